@@ -1,0 +1,33 @@
+# Every target does its own set-up in .venv; the second time nothing is installed again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all lint types docs bench bench-quick clean
+.DEFAULT_GOAL := test
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not bench"
+
+test-all: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy src/dplateau/plan.py src/dplateau/accounting
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache site out

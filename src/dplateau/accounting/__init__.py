@@ -1,0 +1,1 @@
+"""What a plan costs: pure mathematics that knows plans and never sees data."""

@@ -1,0 +1,35 @@
+"""The command line: ``dplateau account``, ``calibrate``, ``train`` and their kin.
+
+One module per family of commands; each registers on `app`. Bad input is one clear line on standard
+error and exit code 2; ``--json`` prints one JSON object on standard output and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import typer
+
+from dplateau.errors import DataError, PlanError
+
+app = typer.Typer(
+    name="dplateau",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Private convex models, and exactly how private they are.",
+)
+
+_FAMILIES = ("accounting",)
+
+
+def main() -> None:
+    """Run the command line; refusals end with exit code 2 and one line."""
+    for family in _FAMILIES:
+        importlib.import_module(f"dplateau.cli.{family}")
+    try:
+        app()
+    except (PlanError, DataError) as refusal:
+        print(f"dplateau: {refusal}", file=sys.stderr)
+        raise SystemExit(2) from None

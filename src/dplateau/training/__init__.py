@@ -1,0 +1,1 @@
+"""Running a plan: the only place that sees data."""
