@@ -17,6 +17,10 @@ class DataError(ValueError):
     """Data whose public shape does not fit the plan (never the content of one record)."""
 
 
+class CertificateError(ValueError):
+    """A certificate that cannot be read, or whose claims do not hold."""
+
+
 def as_number(name: str, value: object) -> float:
     """``value`` as a float, or a refusal that names the argument."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

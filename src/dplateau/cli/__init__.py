@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from dplateau.errors import DataError, PlanError
+from dplateau.errors import CertificateError, DataError, PlanError
 
 app = typer.Typer(
     name="dplateau",
@@ -30,6 +30,6 @@ def main() -> None:
         importlib.import_module(f"dplateau.cli.{family}")
     try:
         app()
-    except (PlanError, DataError) as refusal:
+    except (PlanError, DataError, CertificateError) as refusal:
         print(f"dplateau: {refusal}", file=sys.stderr)
         raise SystemExit(2) from None

@@ -1,0 +1,257 @@
+"""The certificate: what is promised about one released model, checkable by a third party.
+
+A certificate *is* its text. It holds the complete plan, so everything it claims can be computed
+again from the record alone, and `Certificate.verify` does exactly that. It never holds data,
+seeds or iterates; the model is named by the fingerprint of its released weights.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplateau import claims, verification
+from dplateau.claims import KIND, SCHEMA, fingerprint
+from dplateau.errors import CertificateError, probability
+from dplateau.plan import Plan
+from dplateau.verification import Check, Verification
+
+
+class Released(Protocol):
+    """What a certificate reads of a run (`dplateau.Release` has it)."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def weights(self) -> NDArray[np.float64]: ...
+    @property
+    def iterations_run(self) -> int: ...
+    @property
+    def noise_source(self) -> str: ...
+    @property
+    def seeded(self) -> bool: ...
+    @property
+    def grid(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """An immutable record of one released model's privacy guarantee.
+
+    Build one with `Certificate.of` or `Certificate.read`. Reading checks the JSON schema;
+    believing takes `verify`.
+
+    Parameters
+    ----------
+    text : str
+        The record as JSON.
+
+    Guarantee
+    ---------
+    ``epsilon`` is `account`'s upper bound for ``plan`` at ``delta``. A change of any character
+    breaks the digest; a change of the plan, of ``delta`` or of a number claimed from them is found
+    by recomputing even when the digest is forged with it. The digest is not a signature: who wrote
+    the record, and whether the run was seeded, only a signature on the file can vouch for.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        record = _parse(self.text)
+        _check_schema(record)
+        object.__setattr__(self, "text", _pretty(record))
+
+    @classmethod
+    def of(
+        cls,
+        release: Released,
+        delta: float,
+        *,
+        covered: Sequence[str] = (),
+        not_covered: Sequence[str] = (),
+    ) -> Certificate:
+        """The certificate of a finished run.
+
+        Parameters
+        ----------
+        release : Release
+            What `dplateau.release` returned: the plan as executed and the last iterate.
+        delta : float
+            The ``delta`` at which ``epsilon`` is stated.
+        covered, not_covered : sequences of str
+            Sentences to add to the standard ones, such as public encodings or steps taken before
+            training.
+        """
+        weights = np.asarray(release.weights, dtype=np.float64)
+        record = claims.record(
+            release.plan,
+            probability("delta", delta),
+            run={
+                "iterations_run": int(release.iterations_run),
+                "noise_source": str(release.noise_source),
+                "seeded": bool(release.seeded),
+                "grid": None if release.grid is None else float(release.grid),
+            },
+            model={"sha256": fingerprint(weights), "shape": list(weights.shape)},
+            versions=claims.versions(),
+            covered=covered,
+            not_covered=not_covered,
+        )
+        return cls(json.dumps(record, allow_nan=False))
+
+    # -- reading and writing --------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, path: str | Path) -> Certificate:
+        """Read a certificate file, refusing what is not one or has an unknown schema."""
+        try:
+            return cls(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as trouble:
+            raise CertificateError(f"cannot read a certificate from {path}: {trouble}.") from None
+
+    def write(self, path: str | Path) -> Path:
+        """Write the certificate as JSON and return the path."""
+        path = Path(path)
+        path.write_text(self.text, encoding="utf-8")
+        return path
+
+    def to_json(self) -> str:
+        """The record as readable JSON."""
+        return self.text
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """The inverse of `to_json`."""
+        return cls(text)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A fresh copy of the record; changing it does not change the certificate."""
+        return _parse(self.text)
+
+    # -- what it says ---------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        """The plan as executed."""
+        return Plan.from_dict(self.to_dict()["plan"])
+
+    @property
+    def epsilon(self) -> float:
+        """The claimed bound under `relation`, at `delta`."""
+        return claims.number(self.to_dict()["guarantee"]["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """The ``delta`` at which `epsilon` is stated."""
+        return float(self.to_dict()["guarantee"]["delta"])
+
+    @property
+    def relation(self) -> str:
+        """The neighbouring relation of the plan."""
+        return str(self.to_dict()["guarantee"]["relation"])
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in plain words."""
+        return str(self.to_dict()["statement"])
+
+    @property
+    def fit_for_release(self) -> bool:
+        """False for seeded runs and for plans without a finite guarantee."""
+        return bool(self.to_dict()["fit_for_release"])
+
+    # -- checking it ----------------------------------------------------------------------------
+
+    def check(self, weights: ArrayLike | None = None) -> tuple[Check, ...]:
+        """Everything `verify` looks at, passed or not."""
+        return tuple(verification.checks(self.to_dict(), weights))
+
+    def verify(self, weights: ArrayLike | None = None) -> Verification:
+        """Compute every claim again from the record alone, and compare.
+
+        Parameters
+        ----------
+        weights : array_like, optional
+            The released weights; when given, their fingerprint must be the recorded one.
+
+        Returns
+        -------
+        Verification
+            The checks, all passed.
+
+        Raises
+        ------
+        CertificateError
+            When any check fails; the message names each.
+        """
+        checks = self.check(weights)
+        failed = [check for check in checks if not check.passed]
+        if failed:
+            raise CertificateError(
+                "this certificate does not hold: "
+                + "; ".join(f"{check.name}: {check.found}" for check in failed)
+            )
+        return Verification(self.epsilon, self.delta, checks)
+
+
+# -- the text --------------------------------------------------------------------------------------
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except json.JSONDecodeError as trouble:
+        raise CertificateError(f"this is not a certificate: not JSON ({trouble}).") from None
+    if not isinstance(record, dict):
+        raise CertificateError("this is not a certificate: the JSON is not an object.")
+    return record
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise CertificateError("this is not a certificate: a name occurs twice in one object.")
+    return found
+
+
+def _no_constant(word: str) -> float:
+    raise CertificateError(f"this is not a certificate: {word} is not a JSON number.")
+
+
+def _check_schema(record: dict[str, Any]) -> None:
+    if record.get("kind") != KIND:
+        raise CertificateError(
+            f"this is not a certificate: its kind is {record.get('kind')!r}, not {KIND!r}."
+        )
+    if record.get("schema") != SCHEMA or isinstance(record.get("schema"), bool):
+        raise CertificateError(
+            f"certificate schema {record.get('schema')!r} is unknown; this version of dplateau "
+            f"reads schema {SCHEMA}. Use the version that wrote it, or a newer one."
+        )
+    wrong = next(iter(_validator().iter_errors(record)), None)
+    if wrong is not None:
+        where = "/".join(map(str, wrong.absolute_path)) or "the record"
+        raise CertificateError(f"this certificate breaks its schema at {where}: {wrong.message}.")
+
+
+@functools.cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    text = resources.files("dplateau").joinpath("certificate.schema.json").read_text("utf-8")
+    return Draft202012Validator(json.loads(text))
+
+
+def _pretty(record: dict[str, Any]) -> str:
+    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+__all__ = ["Certificate", "Check", "Verification", "fingerprint"]

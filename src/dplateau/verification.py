@@ -1,0 +1,127 @@
+"""Checking a certificate: compute every claim again from the record alone, and compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from dplateau import claims, wording
+from dplateau.errors import PlanError
+from dplateau.plan import Plan
+
+# Two machines may differ in the last digits of a numerical composition; the digest sees the rest.
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    passed: bool
+    found: str
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.passed else 'FAIL'} {self.name}: {self.found}"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was recomputed, all of it in agreement."""
+
+    epsilon: float
+    delta: float
+    checks: tuple[Check, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.checks))
+
+
+def checks(record: dict[str, Any], weights: ArrayLike | None = None) -> Iterator[Check]:
+    """Every check of a record that already satisfies the schema, passed or not."""
+    stored = {name: value for name, value in record.items() if name != "digest"}
+    intact = claims.digest(stored) == record["digest"]
+    yield Check("text", intact, "as issued" if intact else "edited after it was issued")
+    try:
+        plan = Plan.from_dict(record["plan"])
+    except (PlanError, TypeError, KeyError, ValueError) as trouble:
+        yield Check("plan", False, f"not a plan that dplateau accepts ({trouble})")
+        return
+    ran = record["run"]["iterations_run"]
+    yield Check("steps", ran <= plan.iterations, f"{ran} run, {plan.iterations} accounted")
+    yield from _claims(record, plan)
+    if weights is not None:
+        yield _model(record["model"]["sha256"], weights)
+
+
+def _model(recorded: str, weights: ArrayLike) -> Check:
+    found = claims.fingerprint(weights)
+    if found == recorded:
+        return Check("model", True, f"{recorded[:16]}, the one given")
+    return Check("model", False, f"issued for {recorded[:16]}, given {found[:16]}")
+
+
+def _claims(record: dict[str, Any], plan: Plan) -> Iterator[Check]:
+    """Rebuild the record from its facts and compare, field by field."""
+    again = claims.record(
+        plan,
+        record["guarantee"]["delta"],
+        run={name: record["run"][name] for name in record["run"] if name != "reproducibility"},
+        model=record["model"],
+        versions=record["versions"],
+        covered=record["covered"][len(wording.covered(plan)) :],
+        not_covered=record["not_covered"][len(wording.not_covered(plan)) :],
+    )
+    same_version = record["versions"].get("dplateau") == claims.versions()["dplateau"]
+    agrees = _close if same_version else _at_least
+    claimed, computed = record["guarantee"]["epsilon"], again["guarantee"]["epsilon"]
+    yield Check("epsilon", agrees(claimed, computed), f"{claimed} claimed, {computed} recomputed")
+    if same_version:
+        wrong = sorted(set(_differences(record, again)) - {"digest", "guarantee.epsilon"})
+    else:  # another version may word things otherwise or prove more, but must not prove less
+        wrong = sorted(_unproved(_promises(record), _promises(again)))
+    found = f"{', '.join(wrong)}: not what the plan gives" if wrong else "as recomputed"
+    yield Check("every other claim", not wrong, found)
+
+
+def _promises(record: dict[str, Any]) -> dict[str, Any]:
+    """The upper bounds that a record claims, by name."""
+    return {
+        **record["relations"],
+        **record["attack"]["true_positive_rate"],
+        "advantage": record["attack"]["advantage"],
+    }
+
+
+def _unproved(claimed: dict[str, Any], computed: dict[str, Any]) -> list[str]:
+    return [name for name in claimed if not _at_least(claimed[name], computed.get(name, "inf"))]
+
+
+def _differences(recorded: Any, recomputed: Any, path: str = "") -> Iterator[str]:
+    if isinstance(recorded, dict) and isinstance(recomputed, dict):
+        for name in recorded.keys() | recomputed.keys():
+            inner = f"{path}.{name}" if path else name
+            if name in recorded and name in recomputed:
+                yield from _differences(recorded[name], recomputed[name], inner)
+            else:
+                yield inner
+    elif not _close(recorded, recomputed):
+        yield path
+
+
+def _close(one: Any, other: Any) -> bool:
+    numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (one, other))
+    if numbers:
+        return math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=1e-15)
+    return bool(one == other)
+
+
+def _at_least(claimed: Any, computed: Any) -> bool:
+    return claims.number(claimed) >= claims.number(computed) * (1 - _TOLERANCE)
+
+
+__all__ = ["Check", "Verification", "checks"]

@@ -1,0 +1,175 @@
+"""The guarantee in plain words, for a reader who has never heard of Rényi divergence.
+
+Certificate and report say the same thing because both say it with these functions. Every number
+is rounded to the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dplateau.plan import Plan
+
+RELATIONS = {
+    "replace_one": "one record is replaced by any other",
+    "add_or_remove_one": "one record is added or removed",
+    "replace_special": "one record is blanked out",
+}
+
+THEOREMS = {
+    "composition": "Composition: the costs of all steps added up, as if every intermediate model "
+    "had been published (theory, section 3).",
+    "shift": "Amplification by iteration: hidden intermediate models and contracting steps blur "
+    "what early steps learned (theory, sections 4 and 5; Altschuler and Talwar 2022; Bok, Su and "
+    "Altschuler 2024).",
+    "forgetting": "Forgetting: two runs from any two starting points meet after enough noisy "
+    "steps, so only the last ones count (theory, section 6).",
+}
+
+
+def above(value: float, digits: int = 3) -> str:
+    """``value`` rounded *up* to so many significant digits.
+
+    Examples
+    --------
+    >>> above(0.98011), above(1.0), above(12345.0), above(math.inf)
+    ('0.981', '1', '12400', 'infinity')
+    """
+    return _rounded(value, digits, math.ceil)
+
+
+def below(value: float, digits: int = 3) -> str:
+    """``value`` rounded *down* to so many significant digits.
+
+    Examples
+    --------
+    >>> below(0.98099)
+    '0.98'
+    """
+    return _rounded(value, digits, math.floor)
+
+
+def _rounded(value: float, digits: int, to_integer: object) -> str:
+    if math.isnan(value) or value == math.inf:
+        return "infinity"
+    if value == 0:
+        return "0"
+    scale = digits - 1 - math.floor(math.log10(abs(value)))
+    # The product is off by a few ulps; without the slack 0.3 would become 0.301.
+    shifted = value * 10.0**scale
+    nearest = round(shifted)
+    whole = nearest if math.isclose(shifted, nearest, rel_tol=1e-12) else to_integer(shifted)  # type: ignore[operator]
+    text = f"{whole / 10.0**scale:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e15 else text
+
+
+def percent(rate: float) -> str:
+    """A probability as a percentage, rounded up.
+
+    Examples
+    --------
+    >>> percent(0.0311), percent(1.0)
+    ('3.2 %', '100 %')
+    """
+    return f"{above(100 * rate, 2 if rate < 0.995 else 3)} %"
+
+
+def statement(
+    plan: Plan, epsilon: float, delta: float, rates: Mapping[str, float], *, seeded: bool
+) -> str:
+    """The promise in two or three sentences."""
+    relation = RELATIONS[plan.neighboring_relation]
+    if not math.isfinite(epsilon):
+        return (
+            "NOT FOR RELEASE. This run has no finite privacy guarantee: too little noise, or no "
+            "theorem that covers the plan."
+        )
+    what = "the final model" if plan.hidden_state else "the final model and every one before it"
+    warning = (
+        "NOT FOR RELEASE: the noise came from a seed, so whoever knows the seed can take it off. "
+        "With secret noise the following would hold. "
+        if seeded
+        else ""
+    )
+    tests = " ".join(
+        f"Whoever tests for a record and is wrong about absent ones {100 * float(rate):g} % of the "
+        f"time finds a present one at most {percent(found)} of the time."
+        for rate, found in list(rates.items())[:1]
+    )
+    return (
+        f"{warning}Seeing {what} tells almost the same whether or not {relation}: differential "
+        f"privacy with epsilon = {above(epsilon)} at delta = {delta:g}. {tests}"
+    )
+
+
+def attack(rates: Mapping[str, float], advantage: float) -> str:
+    """The trade-off curve in words."""
+    at = " and ".join(
+        f"{percent(found)} of the records that are there at {100 * float(rate):g} % false positives"
+        for rate, found in rates.items()
+    )
+    return (
+        "No attack on one record, however clever and whatever else it knows, can do better than "
+        f"this: it finds at most {at}. Its advantage (true-positive rate minus false-positive "
+        f"rate) is at most {percent(advantage)} at any threshold."
+    )
+
+
+def theorem(bound: str) -> str:
+    """Which theorem a bound's name stands for."""
+    return THEOREMS.get(bound, bound)
+
+
+def reproducibility(*, seeded: bool) -> str:
+    """What a seed means for a release."""
+    if seeded:
+        return "reproducible: not for release"
+    return "not reproducible: the noise came from the operating system's entropy and was not kept"
+
+
+def covered(plan: Plan) -> tuple[str, ...]:
+    """What the guarantee is about."""
+    if plan.hidden_state:
+        first = (
+            "The final model only: the last iterate, as written, and whatever is computed from it."
+        )
+    else:
+        first = "The final model and every intermediate one: the guarantee is composition's."
+    return (
+        first,
+        "One record at a time, whatever anybody knows about all the others.",
+        "Any number of predictions made with the model.",
+    )
+
+
+def not_covered(plan: Plan) -> tuple[str, ...]:
+    """What the guarantee says nothing about."""
+    hidden = (
+        "Intermediate models, training losses or logs of this run: none of them may be shown.",
+    )
+    people = "People with several records: their guarantee is weaker, up to the number of records."
+    return (
+        *(hidden if plan.hidden_state else ()),
+        "Preprocessing that looked at the data, such as standardising by its own mean.",
+        "Hyper-parameters, features or bounds chosen by looking at the data.",
+        "Other releases from the same records: their losses add up.",
+        people,
+        "What the model rightly teaches about a population, including people not in the data.",
+        "Side channels of the machine that trained it (timing, memory, the raw data itself).",
+    )
+
+
+__all__ = [
+    "RELATIONS",
+    "THEOREMS",
+    "above",
+    "attack",
+    "below",
+    "covered",
+    "not_covered",
+    "percent",
+    "reproducibility",
+    "statement",
+    "theorem",
+]
