@@ -1,0 +1,55 @@
+"""The progress display: steps, rate and time left. Nothing that was computed from data."""
+
+from __future__ import annotations
+
+import math
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """A line on the terminal, or nothing at all if not ``wanted``."""
+
+    def __init__(self, wanted: bool, iterations: float, done: int) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        if wanted:
+            total = None if iterations == math.inf else int(iterations)
+            self._bar = _bar()
+            self._task = self._bar.add_task("training", total=total, completed=done)
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, step: int) -> None:
+        """Move the bar to ``step``."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step)
+
+
+def _bar() -> Any:
+    from rich import progress
+
+    class Rate(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> str:
+            return f"{task.speed:,.0f} steps/s" if task.speed else ""
+
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        Rate(),
+        progress.TimeRemainingColumn(),
+        transient=True,
+    )

@@ -1,0 +1,310 @@
+"""Run a plan: the process that `account` judged, and its last iterate, nothing else.
+
+    w <- Proj[ prox( w - eta_t ( (1/b) sum of the batch's gradients + alpha w + Z_t ) ) ]
+
+``Z_t ~ N(0, sigma_t**2 I)``; ``prox`` is the soft threshold of the plan's L1 penalty; ``b`` is the
+plan's public batch size, whatever the realised one; the start is the domain's point nearest to 0.
+Both penalties act on all weights, the intercept's too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.errors import PlanError, whole
+from dplateau.losses import Loss
+from dplateau.plan import Plan
+from dplateau.training import data, kernels, noise
+from dplateau.training.checkpoint import Checkpoint
+from dplateau.training.motion import motion_of
+from dplateau.training.progress import Progress
+from dplateau.training.stopping import Clock, Pace, check_ends, earliest_end
+
+Array = NDArray[np.float64]
+
+_REPEATS_PER_STREAM = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What leaves a run: the last iterate, and the plan that was really executed.
+
+    Attributes
+    ----------
+    weights : ndarray
+        Shape ``(features,)`` or, for `Softmax`, ``(features, classes)``; with an intercept, its
+        weight is the last entry or row. Multiples of ``grid``, so within ``grid / 2`` per weight
+        of the domain.
+    plan : Plan
+        The plan to account: ``iterations`` is the number of steps run, and ``hidden_state`` is
+        False if intermediate iterates were shown.
+    loss : Loss
+        The loss that was trained.
+    iterations_run : int
+        Steps run, those before a resume included.
+    noise_source : str
+        Where the randomness came from.
+    seeded : bool
+        Whether a ``random_state`` was given: such weights can be recomputed without noise by
+        whoever knows it, and are not for release.
+    grid : float
+        The public spacing that the weights are rounded to; 0 without noise.
+    """
+
+    weights: Array
+    plan: Plan
+    loss: Loss
+    iterations_run: int
+    noise_source: str
+    seeded: bool
+    grid: float
+
+
+def run(plan: Plan, loss: Loss, X: Any, y: Any, **options: Any) -> Array:
+    """Execute the plan and return its last iterate: `release` without the particulars.
+
+    Examples
+    --------
+    >>> from dplateau import FullBatch, Huber
+    >>> plan = Plan(records=3, batches=FullBatch(), iterations=200, step_size=0.5,
+    ...             noise_multiplier=0.0, loss=Huber(threshold=10.0), data_norm=1.0)
+    >>> X, y = np.eye(3), np.array([1.0, 2.0, 3.0])
+    >>> run(plan, Huber(threshold=10.0), X, y).round(4).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    return release(plan, loss, X, y, **options).weights
+
+
+def release(
+    plan: Plan,
+    loss: Loss,
+    X: Any,
+    y: Any,
+    *,
+    random_state: noise.Seed = None,
+    progress: bool = False,
+    time_budget: float | str | None = None,
+    stop_at: datetime | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    allow_intermediate: bool = False,
+    callback: Callable[[int, Array], object] | None = None,
+    certificate: str | Path | None = None,
+    delta: float | None = None,
+) -> Release:
+    """Execute the plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to run. A plan stated in constants alone is run on rows clipped to the largest norm
+        that keeps the loss within them.
+    loss : Loss
+        Equal to ``plan.loss`` where the plan has one.
+    X : array, CSR matrix, pandas or Arrow table, memory map, or path of a Parquet file
+        Records by features, float32 or float64 (other numbers are converted). Under
+        ``add_or_remove_one`` up to ``plan.records`` rows, else exactly so many. A record that is
+        not finite contributes nothing and raises nothing.
+    y : array, or the name of the Parquet file's target column
+        One target per record.
+    random_state : int or numpy generator, optional
+        Makes the run reproducible, hence not for release.
+    progress : bool
+        Show steps, rate and time left.
+    time_budget : float or str, optional
+        Seconds, or ``"10m"``. Like ``stop_at`` and Ctrl-C it ends the run properly after the step
+        at hand; the returned plan's ``iterations`` is the number of steps run.
+    stop_at : datetime, optional
+        Wall-clock end.
+    checkpoint : path or Checkpoint, optional
+        Keep a private resume file there; if one exists already, go on from it. It cannot be
+        combined with ``random_state``: a resumed run draws fresh noise.
+    allow_intermediate : bool
+        Show every iterate to ``callback(step, weights)``. The guarantee is then composition's.
+    callback : callable, optional
+        See ``allow_intermediate``.
+    certificate : path, optional
+        Write a certificate of the release there, at ``delta``.
+    delta : float, optional
+        For the certificate.
+    """
+    seeded = random_state is not None
+    _check_options(seeded, checkpoint, allow_intermediate, callback, certificate, delta)
+    executed = plan.replace(hidden_state=False) if allow_intermediate else plan
+    clock = Clock(time_budget, stop_at)
+    check_ends(executed, clock)
+    session = _Session(executed, loss, X, y, random_state)
+    keeper = _as_checkpoint(checkpoint)
+    session.resume(keeper)
+    with clock.listening(), Progress(progress, executed.iterations, session.step) as display:
+        session.run(clock, keeper, callback, display)
+    ended = executed.replace(iterations=session.step)
+    grid = noise.release_grid(executed, session.step)
+    outcome = Release(
+        weights=noise.round_to_grid(session.weights, grid),
+        plan=ended,
+        loss=loss,
+        iterations_run=session.step,
+        noise_source=noise.SEEDED_SOURCE if seeded else noise.SYSTEM_SOURCE,
+        seeded=seeded,
+        grid=grid,
+    )
+    if certificate is not None:
+        from dplateau.certificate import Certificate
+
+        Certificate.of(outcome, delta).write(certificate)
+    if keeper is not None:
+        keeper.remove()
+    return outcome
+
+
+def run_many(
+    plan: Plan, loss: Loss, X: Any, y: Any, repeats: int, *, random_state: noise.Seed = None
+) -> Array:
+    """``repeats`` independent runs of a finite plan on the same data, stacked: for audits.
+
+    Each model alone has the plan's guarantee; all of them together do not.
+    """
+    repeats = whole("repeats", repeats)
+    if plan.iterations == math.inf:
+        raise PlanError(
+            "run_many needs a finite number of iterations; found inf. Use plan.replace(iterations=)"
+        )
+    session = _Session(plan, loss, X, y, random_state, open_streams=False)
+    steps = int(plan.iterations)
+    etas, sigmas = session.schedule(0, steps)
+    models = np.repeat(session.weights[None], repeats, axis=0)
+    groups = [
+        models[lower : lower + _REPEATS_PER_STREAM]
+        for lower in range(0, repeats, _REPEATS_PER_STREAM)
+    ]
+    streams = noise.open_streams(random_state, len(groups))
+
+    def train(group: Array, pair: noise.Streams) -> None:
+        marked = np.zeros_like(session.marked)
+        kernels.advance_each(session.problem, session.motion, etas, sigmas, pair, marked, group)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(train, groups, streams))
+    return noise.round_to_grid(models, noise.release_grid(plan, steps))
+
+
+class _Session:
+    """The secret state of a run: data, weights, streams."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        loss: Loss,
+        X: Any,
+        y: Any,
+        random_state: noise.Seed,
+        *,
+        open_streams: bool = True,
+    ) -> None:
+        self.plan, self.loss = plan, loss
+        self.problem = data.load(plan, loss, X, y)
+        self.motion = motion_of(plan)
+        self.streams = noise.open_streams(random_state, 1)[0] if open_streams else None
+        shape = data.weight_shape(loss, self.problem.features)
+        self.weights: Array = plan.domain.project(np.zeros(shape))
+        random_batches = self.motion.batches != kernels.CONTIGUOUS
+        self.marked = np.zeros(self.problem.scale.size if random_batches else 0, np.uint8)
+        self.step = 0
+        self._sigma = plan.sigma_schedule
+
+    def schedule(self, start: int, stop: int) -> tuple[Array, Array]:
+        etas = np.ascontiguousarray(self.plan.step_size.values(start, stop))
+        sigmas = np.ascontiguousarray(self._sigma.values(start, stop))
+        return etas.copy(), sigmas.copy()
+
+    @property
+    def fingerprint(self) -> str:
+        """The plan's, and the loss's where the plan does not hold it."""
+        return f"{self.plan.fingerprint()} {self.loss!r}"
+
+    def resume(self, keeper: Checkpoint | None) -> None:
+        if keeper is not None:
+            step, weights = keeper.load(self.fingerprint, self.weights.shape)
+            if step:
+                self.step, self.weights = step, weights
+
+    def advance(self, steps: int) -> None:
+        etas, sigmas = self.schedule(self.step, self.step + steps)
+        kernels.advance(
+            self.problem,
+            self.motion,
+            self.step,
+            etas,
+            sigmas,
+            self.streams,
+            self.marked,
+            self.weights,
+        )
+        self.step += steps
+
+    def run(
+        self,
+        clock: Clock,
+        keeper: Checkpoint | None,
+        callback: Callable[[int, Array], object] | None,
+        display: Progress,
+    ) -> None:
+        """Step until the plan, the clock or the user ends it; at least one step in all."""
+        pace = Pace(most=1 if callback else 1 << 30)
+        least = earliest_end(self.plan)
+        saved = time.monotonic()
+        self.advance(0)  # compiles, before any clock is read
+        while self.step < self.plan.iterations and (clock.left > 0 or self.step < least):
+            began = time.monotonic()
+            steps = int(min(pace.steps(clock.left), self.plan.iterations - self.step))
+            self.advance(steps)
+            now = time.monotonic()
+            pace.record(steps, now - began)
+            display.show(self.step)
+            if callback is not None:
+                grid = noise.release_grid(self.plan, self.step)
+                callback(self.step, noise.round_to_grid(self.weights, grid))
+            if keeper is not None and now - saved >= keeper.every:
+                keeper.save(self.fingerprint, self.step, self.weights)
+                saved = now
+
+
+def _as_checkpoint(checkpoint: str | Path | Checkpoint | None) -> Checkpoint | None:
+    if checkpoint is None or isinstance(checkpoint, Checkpoint):
+        return checkpoint
+    return Checkpoint(Path(checkpoint))
+
+
+def _check_options(
+    seeded: bool,
+    checkpoint: object,
+    allow_intermediate: bool,
+    callback: object,
+    certificate: object,
+    delta: object,
+) -> None:
+    if callback is not None and not allow_intermediate:
+        raise PlanError(
+            "a callback would see iterates that the guarantee hides. Leave it out, or pass "
+            "allow_intermediate=True and accept composition's guarantee."
+        )
+    if allow_intermediate and callback is None:
+        raise PlanError("allow_intermediate=True shows iterates to a callback: pass one.")
+    if seeded and checkpoint is not None:
+        raise PlanError(
+            "random_state and checkpoint exclude each other: a resumed run draws fresh noise, so "
+            "it cannot be reproduced. Leave one of them out."
+        )
+    if certificate is not None and delta is None:
+        raise PlanError("a certificate states epsilon at a delta: pass delta as well.")
