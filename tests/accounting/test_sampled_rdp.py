@@ -48,7 +48,7 @@ def oracle(first, second, alpha, start=None, gap=None):
         low = min(*means_q, k * min(means_p) - (k - 1) * max(means_q)) - 12
         high = max(*means_q, k * max(means_p) - (k - 1) * min(means_q)) + 12
         low = low if start is None else start
-        cuts = mp.linspace(low, high, int((high - low) / 1.5) + 2)
+        cuts = mp.linspace(low, high, int((high - low) / 3) + 2)
         integral = mp.quad(lambda z: q(z) * gap(p(z) / q(z)), cuts, maxdegree=6)
         return float(mp.log1p(integral) / (alpha - 1))
 
