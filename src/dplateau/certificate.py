@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dplateau import claims, verification
 from dplateau.claims import KIND, SCHEMA, fingerprint
@@ -170,16 +170,16 @@ class Certificate:
 
     # -- checking it ----------------------------------------------------------------------------
 
-    def check(self, weights: ArrayLike | None = None) -> tuple[Check, ...]:
+    def check(self, weights: Any = None) -> tuple[Check, ...]:
         """Everything `verify` looks at, passed or not."""
         return tuple(verification.checks(self.to_dict(), weights))
 
-    def verify(self, weights: ArrayLike | None = None) -> Verification:
+    def verify(self, weights: Any = None) -> Verification:
         """Compute every claim again from the record alone, and compare.
 
         Parameters
         ----------
-        weights : array_like, optional
+        weights : array_like or fitted estimator, optional
             The released weights; when given, their fingerprint must be the recorded one.
 
         Returns

@@ -64,6 +64,17 @@ def _rounded(value: float, digits: int, to_integer: object) -> str:
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e15 else text
 
 
+def short(value: float) -> str:
+    """A given number in its shortest form.
+
+    Examples
+    --------
+    >>> short(1e-06), short(0.25)
+    ('1e-6', '0.25')
+    """
+    return f"{value:g}".replace("e-0", "e-").replace("e+0", "e")
+
+
 def percent(rate: float) -> str:
     """A probability as a percentage, rounded up.
 
@@ -99,7 +110,7 @@ def statement(
     )
     return (
         f"{warning}Seeing {what} tells almost the same whether or not {relation}: differential "
-        f"privacy with epsilon = {above(epsilon)} at delta = {delta:g}. {tests}"
+        f"privacy with epsilon = {above(epsilon)} at delta = {short(delta)}. {tests}"
     )
 
 
@@ -170,6 +181,7 @@ __all__ = [
     "not_covered",
     "percent",
     "reproducibility",
+    "short",
     "statement",
     "theorem",
 ]

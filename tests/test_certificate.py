@@ -1,0 +1,392 @@
+"""The certificate: true, checkable from the record alone, and free of secrets."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import pickle
+import re
+from importlib import resources
+
+import numpy as np
+import pytest
+
+import dplateau as dp
+from dplateau import claims, wording
+from dplateau.certificate import Certificate, fingerprint
+from dplateau.errors import CertificateError, PlanError
+
+DELTA = 1e-6
+SECRET_SEED = 73_205_080
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The facts of a run that a certificate reads."""
+
+    plan: dp.Plan
+    weights: np.ndarray
+    iterations_run: int = 50
+    noise_source: str = "test"
+    seeded: bool = False
+    grid: float = 2.0**-20
+
+
+def some_plan(**changes):
+    fields = {
+        "records": 1000,
+        "batches": dp.FullBatch(),
+        "iterations": 50,
+        "step_size": 1.0,
+        "noise_multiplier": 30.0,
+        "lipschitz": 1.0,
+        "smoothness": 1.0,
+        "domain": dp.L2Ball(1.0),
+    }
+    return dp.Plan(**{**fields, **changes})
+
+
+def random_plan(seed):
+    draw = np.random.default_rng(seed)
+    records = int(draw.integers(200, 3000))
+    size = int(draw.integers(20, 100))
+    batches = [dp.FullBatch(), dp.Cyclic(size), dp.Poisson(size), dp.FixedSize(size)][seed % 4]
+    smoothness = float(draw.uniform(0.2, 2.0))
+    return dp.Plan(
+        records=records,
+        batches=batches,
+        iterations=int(draw.integers(1, 60)),
+        step_size=float(draw.uniform(0.1, 0.9)) / smoothness,
+        noise_multiplier=float(draw.uniform(1.0, 5.0)),
+        lipschitz=float(draw.uniform(0.5, 2.0)),
+        smoothness=smoothness,
+        regularization=float(draw.choice([0.0, 0.05])),
+        domain=dp.L2Ball(float(draw.uniform(0.5, 5.0))) if seed % 3 else dp.Everywhere(),
+        neighboring_relation=str(draw.choice(batches.relations)),
+        hidden_state=bool(draw.uniform() < 0.8),
+    )
+
+
+def certificate_of(plan, **facts):
+    steps = 50 if math.isinf(plan.iterations) else plan.iterations
+    run = Run(plan, np.array([0.25, -1.5]), **{"iterations_run": steps, **facts})
+    return Certificate.of(run, DELTA)
+
+
+@pytest.fixture(scope="module")
+def certificate():
+    return certificate_of(some_plan())
+
+
+def edited(certificate, path, value, *, repair):
+    """The certificate with one field changed; ``repair``: the forger fixes the digest as well."""
+    record = certificate.to_dict()
+    place = record
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    if repair:
+        record["digest"] = claims.digest({k: v for k, v in record.items() if k != "digest"})
+    return record
+
+
+def accepted(record, weights=None):
+    try:
+        return bool(Certificate(json.dumps(record)).verify(weights))
+    except (CertificateError, PlanError):
+        return False
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict):
+        for name, inside in value.items():
+            yield from leaves(inside, (*path, name))
+    elif isinstance(value, list):
+        for place, inside in enumerate(value):
+            yield from leaves(inside, (*path, place))
+    else:
+        yield path, value
+
+
+def other_digit(value):
+    """The value with one digit or letter changed."""
+    if isinstance(value, bool):
+        return not value
+    if value is None:
+        return 1
+    if isinstance(value, str):
+        return value[:-1] + ("0" if value[-1:] != "0" else "1")
+    text = json.dumps(value)
+    place = re.search(r"[1-9]", text)
+    if place is None:
+        return value + 1
+    swapped = text[: place.start()] + str(int(place[0]) % 9 + 1) + text[place.end() :]
+    return json.loads(swapped)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_verify_agrees_with_account_on_random_plans(seed):
+    plan = random_plan(seed)
+    certificate = certificate_of(plan)
+    assert certificate.epsilon == dp.account(plan).epsilon(DELTA)
+    assert certificate.plan == plan
+    assert certificate.verify([0.25, -1.5]).epsilon == certificate.epsilon
+    record = certificate.to_dict()
+    guarantee = record["guarantee"]
+    assert guarantee["epsilon"] == record["relations"][plan.neighboring_relation]
+    assert claims.number(guarantee["epsilon"]) <= claims.number(guarantee["composition"])
+    if guarantee["lower_bound"] is not None:
+        assert claims.number(guarantee["lower_bound"]) <= certificate.epsilon * (1 + 1e-9)
+
+
+def test_what_it_says_is_what_the_guarantee_says(certificate):
+    guarantee = dp.account(some_plan())
+    record = certificate.to_dict()
+    assert certificate.delta == DELTA
+    assert record["guarantee"]["hypotheses"] == list(guarantee.hypotheses)
+    assert record["guarantee"]["bounds"] == pytest.approx(guarantee.bounds(DELTA))
+    misses = guarantee.tradeoff([0.01, 0.001])
+    rates = record["attack"]["true_positive_rate"]
+    assert rates == pytest.approx({"0.01": 1 - misses[0], "0.001": 1 - misses[1]})
+    errors = np.linspace(0.0, 1.0, 201)
+    best = np.max(1 - errors - guarantee.tradeoff(errors))
+    assert record["attack"]["advantage"] >= best - 1e-9
+    assert record["attack"]["advantage"] == pytest.approx(best, rel=0.05)
+
+
+def test_every_relation_that_applies_is_stated(certificate):
+    assert set(certificate.to_dict()["relations"]) == {
+        "replace_one",
+        "add_or_remove_one",
+        "replace_special",
+    }
+    cyclic = certificate_of(some_plan(batches=dp.Cyclic(100)))
+    assert set(cyclic.to_dict()["relations"]) == {"replace_one", "replace_special"}
+
+
+def test_any_edited_leaf_fails(certificate):
+    """Without the digest repaired, one changed character anywhere is found."""
+    record = certificate.to_dict()
+    intact = claims.digest({k: v for k, v in record.items() if k != "digest"})
+    assert intact == record["digest"]
+    for path, value in leaves(record):
+        changed = edited(certificate, path, other_digit(value), repair=False)
+        if path == ("digest",):
+            assert changed["digest"] != intact
+            continue
+        # the digest decides before anything is recomputed: cheap enough for every leaf
+        assert claims.digest({k: v for k, v in changed.items() if k != "digest"}) != intact
+    assert not accepted(
+        edited(certificate, ("run", "noise_source"), "another source", repair=False)
+    )
+
+
+CLAIMED = [
+    ("statement",),
+    ("fit_for_release",),
+    ("guarantee", "relation"),
+    ("guarantee", "epsilon"),
+    ("guarantee", "delta"),
+    ("guarantee", "bound"),
+    ("guarantee", "last_steps"),
+    ("guarantee", "hypotheses", 0),
+    ("guarantee", "constants", "sensitivity"),
+    ("guarantee", "composition"),
+    ("guarantee", "lower_bound"),
+    ("relations", "add_or_remove_one"),
+    ("attack", "words"),
+    ("attack", "true_positive_rate", "0.01"),
+    ("attack", "advantage"),
+    ("run", "reproducibility"),
+    ("covered", 0),
+    ("not_covered", 0),
+    ("plan_fingerprint",),
+]
+
+
+@pytest.mark.parametrize("path", CLAIMED, ids=lambda path: ".".join(map(str, path)))
+def test_a_forged_claim_is_found_by_recomputing(certificate, path):
+    value = certificate.to_dict()
+    for name in path:
+        value = value[name]
+    assert not accepted(edited(certificate, path, other_digit(value), repair=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_forged_plan_is_found_whenever_it_changes_the_guarantee(seed):
+    certificate = certificate_of(random_plan(seed))
+    changed_guarantee = 0
+    for path, value in leaves(certificate.to_dict()["plan"], ("plan",)):
+        if isinstance(value, str) or value is None:
+            continue
+        forged = edited(certificate, path, other_digit(value), repair=False)
+        try:
+            plan = dp.Plan.from_dict(forged["plan"])
+            found = dp.account(plan).epsilon(DELTA)
+        except (PlanError, TypeError):
+            found = math.nan
+        if not math.isclose(found, certificate.epsilon, rel_tol=1e-5):
+            changed_guarantee += 1
+            # the forger also repairs the fingerprint and the digest
+            if not math.isnan(found):
+                forged["plan_fingerprint"] = plan.fingerprint()
+            forged["digest"] = claims.digest({k: v for k, v in forged.items() if k != "digest"})
+            assert not accepted(forged), path
+    assert changed_guarantee >= 3
+
+
+def test_dropping_a_limit_is_found(certificate):
+    record = certificate.to_dict()
+    del record["not_covered"][2]
+    record["digest"] = claims.digest({k: v for k, v in record.items() if k != "digest"})
+    assert not accepted(record)
+
+
+def test_more_steps_than_accounted_fail(certificate):
+    assert not accepted(edited(certificate, ("run", "iterations_run"), 51, repair=True))
+
+
+def test_another_model_fails(certificate):
+    assert accepted(certificate.to_dict(), [0.25, -1.5])
+    assert not accepted(certificate.to_dict(), [0.25, -1.5000001])
+    with pytest.raises(CertificateError, match="model"):
+        certificate.verify([[0.25], [-1.5]])
+
+
+def test_another_version_may_prove_more_but_not_less(certificate):
+    record = certificate.to_dict()
+    record["versions"]["dplateau"] = "0.0.9"
+    for factor, holds in ((1.0, True), (1.1, True), (0.9, False)):
+        other = copy.deepcopy(record)
+        other["statement"] = "worded otherwise"
+        other["guarantee"]["epsilon"] *= factor
+        other["relations"]["replace_one"] *= factor
+        other["digest"] = claims.digest({k: v for k, v in other.items() if k != "digest"})
+        assert accepted(other) is holds
+
+
+def test_json_round_trips(certificate, tmp_path):
+    path = certificate.write(tmp_path / "certificate.json")
+    assert Certificate.read(path) == certificate
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    assert pickle.loads(pickle.dumps(certificate)) == certificate
+    compact = json.dumps(certificate.to_dict())
+    assert Certificate(compact) == certificate, "white space does not matter"
+
+
+def test_it_cannot_be_changed(certificate):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        certificate.text = "{}"
+    certificate.to_dict()["guarantee"]["epsilon"] = 0.0
+    assert certificate.epsilon > 0
+
+
+@pytest.mark.parametrize("schema", [0, 2, "1", None, True])
+def test_unknown_schema_versions_are_refused_clearly(certificate, schema):
+    record = {**certificate.to_dict(), "schema": schema}
+    with pytest.raises(CertificateError, match=r"schema .* is unknown; this version .* reads"):
+        Certificate(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not JSON"),
+        ("[]", "not an object"),
+        ("{}", "kind is None"),
+        ('{"kind": "a", "kind": "b"}', "twice"),
+        ('{"kind": NaN}', "NaN"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(text, words):
+    with pytest.raises(CertificateError, match=words):
+        Certificate(text)
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path):
+    with pytest.raises(CertificateError, match=r"cannot read .*nowhere\.json"):
+        Certificate.read(tmp_path / "nowhere.json")
+
+
+def test_unknown_fields_and_impossible_numbers_break_the_schema(certificate):
+    record = certificate.to_dict()
+    for path, value in (
+        (("note",), "x"),
+        (("run", "seed"), 7),
+        (("guarantee", "epsilon"), -1.0),
+        (("guarantee", "delta"), 0.0),
+        (("attack", "advantage"), 1.5),
+    ):
+        with pytest.raises(CertificateError, match="schema"):
+            Certificate(json.dumps(edited(certificate, path, value, repair=True)))
+    assert Certificate(json.dumps(record)) == certificate
+
+
+def test_the_schema_is_itself_valid():
+    from jsonschema import Draft202012Validator
+
+    text = resources.files("dplateau").joinpath("certificate.schema.json").read_text("utf-8")
+    Draft202012Validator.check_schema(json.loads(text))
+
+
+def test_a_seeded_run_is_not_for_release():
+    certificate = certificate_of(some_plan(), seeded=True)
+    record = certificate.to_dict()
+    assert not certificate.fit_for_release
+    assert record["run"]["reproducibility"] == "reproducible: not for release"
+    assert certificate.statement.startswith("NOT FOR RELEASE")
+    assert certificate.verify()
+
+
+def test_a_plan_without_noise_promises_nothing():
+    certificate = certificate_of(some_plan(noise_multiplier=0.0))
+    assert certificate.epsilon == math.inf
+    assert not certificate.fit_for_release
+    assert certificate.to_dict()["attack"]["advantage"] == 1.0
+    assert certificate.verify()
+
+
+def test_endless_plans_can_be_certified():
+    certificate = certificate_of(some_plan(iterations=math.inf))
+    assert math.isfinite(certificate.epsilon)
+    assert certificate.verify()
+
+
+def test_shown_iterates_are_stated_as_composition():
+    record = certificate_of(some_plan(hidden_state=False)).to_dict()
+    assert record["guarantee"]["epsilon"] == record["guarantee"]["composition"]
+    assert "every intermediate one" in record["covered"][0]
+
+
+def test_a_real_run_is_certified_without_data_seed_or_iterates(tmp_path):
+    draw = np.random.default_rng(5)
+    X, y = draw.normal(size=(300, 3)), draw.integers(0, 2, size=300)
+    loss = dp.Logistic()
+    plan = some_plan(records=300, lipschitz=None, smoothness=None, loss=loss, data_norm=1.0)
+    path = tmp_path / "certificate.json"
+    released = dp.release(plan, loss, X, y, random_state=SECRET_SEED, certificate=path, delta=DELTA)
+    text = path.read_text(encoding="utf-8")
+    assert Certificate.read(path).verify(released.weights)
+    assert str(SECRET_SEED) not in text
+    for secret in (X, released.weights):
+        for value in np.ravel(secret):
+            assert repr(float(value)) not in text
+
+
+def test_fingerprints_see_values_and_shape_only():
+    weights = np.arange(6.0).reshape(2, 3)
+    assert fingerprint(weights) == fingerprint(np.asfortranarray(weights))
+    assert fingerprint(weights) == fingerprint(weights.astype(">f8"))
+    assert fingerprint(weights) != fingerprint(weights.ravel())
+    assert fingerprint(weights) != fingerprint(np.nextafter(weights, 9.0))
+
+
+def test_numbers_in_words_are_rounded_to_the_safe_side():
+    draw = np.random.default_rng(0)
+    for value in 10.0 ** draw.uniform(-9, 9, size=500):
+        assert float(wording.above(value)) >= value * (1 - 1e-11)
+        assert float(wording.above(value)) <= value * 1.011
+        assert float(wording.below(value)) <= value * (1 + 1e-11)
+    assert wording.above(0.3) == "0.3"

@@ -1,0 +1,118 @@
+"""Every code block of the README and of the documentation is run, and what it prints is compared.
+
+The rules for a page:
+
+* ``python`` blocks of one page run in order in one namespace, ``bash`` blocks in a shell that stops
+  at the first failing command; both in one empty directory per page.
+* A ``text`` block straight after a block that was run is what it must print (``...`` stands for
+  anything, as in a doctest).
+* ``json`` and ``toml`` blocks must parse. Any other kind of fence fails: no code slips by.
+* ``<!-- not run: reason -->`` on the line before a fence leaves it out, and says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(
+    r"^(?P<note><!-- not run:[^\n]*-->\n)?(?P<pad>[ ]*)```(?P<kind>\S*)[^\n]*\n"
+    r"(?P<code>.*?)^(?P=pad)```[ ]*$",
+    re.MULTILINE | re.DOTALL,
+)
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    code: str
+    line: int
+    adjoins: bool  # nothing but blank lines between the block before and this one
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found, end = [], 0
+    for match in FENCE.finditer(text):
+        line = text[: match.start()].count("\n") + 1
+        kind = "not run" if match["note"] else match["kind"]
+        adjoins = not text[end : match.start()].strip()
+        code = re.sub(rf"^{match['pad']}", "", match["code"], flags=re.MULTILINE)
+        found.append(Block(kind, code, line, adjoins))
+        end = match.end()
+    return found
+
+
+def run_python(block: Block, page: Path, names: dict[str, object]) -> str:
+    printed = io.StringIO()
+    code = compile("\n" * block.line + block.code, str(page), "exec")
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)
+    return printed.getvalue()
+
+
+def run_shell(block: Block, page: Path) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"},
+    )
+    assert done.returncode == 0, f"{page.name}:{block.line}\n{block.code}\n{done.stderr}"
+    return done.stdout
+
+
+def check_printed(wanted: Block, printed: str, page: Path) -> None:
+    if not doctest.OutputChecker().check_output(wanted.code, printed, FLAGS):
+        pytest.fail(f"{page.name}:{wanted.line} shows\n{wanted.code}\nbut it prints\n{printed}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__page__"}
+    printed: str | None = None
+    for block in blocks(page):
+        if block.kind == "text" and block.adjoins and printed is not None:
+            check_printed(block, printed, page)
+        printed = None
+        if block.kind == "python":
+            printed = run_python(block, page, names)
+        elif block.kind == "bash":
+            printed = run_shell(block, page)
+        elif block.kind == "json":
+            json.loads(block.code)
+        elif block.kind == "toml":
+            tomllib.loads(block.code)
+        elif block.kind not in ("text", "not run"):
+            pytest.fail(f"{page.name}:{block.line} is a block of unknown kind {block.kind!r}")
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    present = {str(page.relative_to(ROOT / "docs")) for page in PAGES if "docs" in page.parts[-3:]}
+    assert present <= listed
+
+
+def test_nothing_is_fetched_from_the_network():
+    """Pictures of README and pages lie in the repository."""
+    for page in PAGES:
+        for target in re.findall(r"!\[[^\]]*\]\(([^)\s]+)", page.read_text(encoding="utf-8")):
+            assert "://" not in target, f"{page.name} loads {target}"
+            assert (page.parent / target).is_file(), f"{page.name} lacks {target}"
