@@ -29,5 +29,11 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy src/dplateau/plan.py src/dplateau/accounting
 
+# The pages' code is run first; a page that shows what is no longer printed fails the build.
+docs: $(READY)
+	$(BIN)/python -m pytest -n 2 tests/test_documents.py
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache site out
