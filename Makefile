@@ -32,7 +32,7 @@ types: $(READY)
 # The pages' code is run first; a page that shows what is no longer printed fails the build.
 docs: $(READY)
 	$(BIN)/python -m pytest -n 2 tests/test_documents.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 clean:

@@ -21,7 +21,7 @@ app = typer.Typer(
     help="Private convex models, and exactly how private they are.",
 )
 
-_FAMILIES = ("accounting",)
+_FAMILIES = ("accounting", "reporting")
 
 
 def main() -> None:

@@ -1,0 +1,110 @@
+"""``dplateau report`` and ``dplateau verify``: the paper that leaves the building with a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dplateau.cli import app
+from dplateau.errors import DataError
+
+MODEL = "model.json"  # what `dplateau train` calls it
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+@app.command()
+def report(
+    directory: Annotated[
+        Path, typer.Argument(help="What `dplateau train` wrote, or a certificate file.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; report.html beside the certificate.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a self-contained HTML report of a certificate, after verifying it."""
+    from dplateau.certificate import Certificate
+    from dplateau.report import certificate_path, write_report
+
+    written = write_report(directory, out)
+    certificate = Certificate.read(certificate_path(directory))
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "report": str(written),
+                    "epsilon": certificate.to_dict()["guarantee"]["epsilon"],
+                    "delta": certificate.delta,
+                    "relation": certificate.relation,
+                    "fit_for_release": certificate.fit_for_release,
+                }
+            )
+        )
+        return
+    print(certificate.statement)
+    print(f"Report: {written}")
+
+
+@app.command()
+def verify(
+    certificate: Annotated[
+        Path, typer.Argument(help="A certificate, or the directory that holds one.")
+    ],
+    model: Annotated[
+        Path | None, typer.Argument(help="The model it should belong to (a file or directory).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute a certificate's numbers again from the record alone; exit code 1 if they differ.
+
+    A directory stands for the certificate and the model in it.
+    """
+    from dplateau.certificate import Certificate
+    from dplateau.report import certificate_path
+
+    found = Certificate.read(certificate_path(certificate))
+    if model is None and (certificate / MODEL).is_file():
+        model = certificate
+    checks = found.check(None if model is None else _weights(model))
+    holds = all(check.passed for check in checks)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "verified": holds,
+                    "epsilon": found.to_dict()["guarantee"]["epsilon"],
+                    "delta": found.delta,
+                    "relation": found.relation,
+                    "fit_for_release": holds and found.fit_for_release,
+                    "checks": [vars(check) for check in checks],
+                }
+            )
+        )
+    else:
+        for check in checks:
+            print(check)
+        print("This certificate holds." if holds else "This certificate does NOT hold.")
+        if holds and not found.fit_for_release:
+            print("But the model is not for release: see its statement.")
+    if not holds:
+        raise typer.Exit(1)
+
+
+def _weights(path: Path) -> Any:
+    """The released weights in a model file: what `dplateau train` wrote, or a saved array."""
+    import numpy as np
+
+    path = path / MODEL if path.is_dir() else path
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        return np.array(json.loads(path.read_text(encoding="utf-8"))["weights"], dtype=float)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError(
+            f"no model weights can be read from {str(path)!r}. Name the directory that "
+            "`dplateau train --out` wrote, its model.json, or a .npy file."
+        ) from None

@@ -1,0 +1,143 @@
+"""``dplateau report`` and ``dplateau verify``: exit codes, one JSON object, one clear line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import dplateau as dp
+from dplateau.certificate import Certificate
+from dplateau.cli import main
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The facts of a run that a certificate reads."""
+
+    plan: dp.Plan
+    weights: np.ndarray
+    iterations_run: int = 40
+    noise_source: str = "test"
+    seeded: bool = False
+    grid: float = 2.0**-20
+
+
+@pytest.fixture(scope="module")
+def certificate():
+    plan = dp.Plan(
+        records=1000,
+        batches=dp.FullBatch(),
+        iterations=40,
+        step_size=1.0,
+        noise_multiplier=30.0,
+        lipschitz=1.0,
+        smoothness=1.0,
+        regularization=0.1,
+    )
+    return Certificate.of(Run(plan, np.array([0.5, 2.0])), 1e-6)
+
+
+@pytest.fixture
+def folder(certificate, tmp_path):
+    certificate.write(tmp_path / "certificate.json")
+    np.save(tmp_path / "weights.npy", np.array([0.5, 2.0]))
+    return tmp_path
+
+
+@pytest.fixture
+def dplateau(monkeypatch, capsys):
+    """Call the command line in this process: exit code, standard output, standard error."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dplateau", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def test_verify_accepts_what_was_issued(dplateau, folder):
+    code, out, err = dplateau("verify", folder / "certificate.json", folder / "weights.npy")
+    assert (code, err) == (0, "")
+    assert "This certificate holds." in out
+    assert "FAIL" not in out
+
+
+def test_verify_speaks_json(dplateau, folder, certificate):
+    code, out, _ = dplateau("verify", folder, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["verified"] is True
+    assert found["epsilon"] == certificate.epsilon
+    assert {check["name"] for check in found["checks"]} >= {"text", "steps", "epsilon"}
+
+
+def test_an_edited_certificate_exits_with_1(dplateau, folder):
+    path = folder / "certificate.json"
+    path.write_text(
+        path.read_text().replace('"noise_multiplier": 30.0', '"noise_multiplier": 31.0')
+    )
+    code, out, _ = dplateau("verify", path)
+    assert code == 1
+    assert "FAIL epsilon" in out
+    assert "does NOT hold" in out
+    code, out, _ = dplateau("verify", path, "--json")
+    assert code == 1
+    assert json.loads(out)["verified"] is False
+
+
+def test_another_model_exits_with_1(dplateau, folder):
+    np.save(folder / "other.npy", np.array([0.5, 2.1]))
+    code, out, _ = dplateau("verify", folder / "certificate.json", folder / "other.npy")
+    assert code == 1
+    assert "FAIL model" in out
+
+
+@pytest.mark.parametrize("command", ["verify", "report"])
+@pytest.mark.parametrize(
+    "content", [None, "no json", '{"kind": "dplateau certificate", "schema": 9}']
+)
+def test_what_cannot_be_read_exits_with_2_and_one_line(dplateau, tmp_path, command, content):
+    path = tmp_path / "certificate.json"
+    if content is not None:
+        path.write_text(content)
+    code, out, err = dplateau(command, path)
+    assert (code, out) == (2, "")
+    assert err.startswith("dplateau: ")
+    assert err.count("\n") == 1
+
+
+def test_a_model_that_cannot_be_read_exits_with_2(dplateau, folder):
+    (folder / "model.txt").write_text("hello")
+    for name in ("model.txt", "nowhere.npy"):
+        code, _, err = dplateau("verify", folder / "certificate.json", folder / name)
+        assert code == 2
+        assert err.count("\n") == 1
+
+
+def test_report_writes_one_page(dplateau, folder, certificate):
+    code, out, err = dplateau("report", folder)
+    assert (code, err) == (0, "")
+    assert certificate.statement in out
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    code, out, _ = dplateau("report", folder, "--out", folder / "again.html", "--json")
+    found = json.loads(out)
+    assert found["report"] == str(folder / "again.html")
+    assert found["fit_for_release"] is True
+
+
+def test_report_refuses_a_certificate_that_does_not_hold(dplateau, folder):
+    path = folder / "certificate.json"
+    path.write_text(path.read_text().replace('"delta": 1e-06', '"delta": 1e-09'))
+    code, _, err = dplateau("report", folder)
+    assert code == 2
+    assert "does not hold" in err
+    assert not (folder / "report.html").exists()
