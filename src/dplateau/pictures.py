@@ -30,7 +30,7 @@ _VARIABLES = {
     _GREY: "var(--curve-c)",
 }
 # Drawn at 4.8 inches with 11 point letters: still readable on a telephone 400 pixels wide.
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "figure.figsize": (4.8, 3.6),
     "font.size": 11,
     "font.family": "sans-serif",
