@@ -1,0 +1,177 @@
+"""Conversions between the currencies of privacy, all rounded to the safe side (theory, section 2).
+
+Gaussian privacy (``mu``-GDP), Renyi privacy and ``(epsilon, delta)``. Every function is accurate in
+its relative error down to ``delta = 1e-300``, because it works with logarithms and Mills ratios
+instead of differences of nearly equal numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+
+from dplateau.errors import PlanError, as_number
+
+Vector = NDArray[np.float64]
+
+SAFE = 1 + 1e-10  # upper bounds are multiplied by this, far above rounding and root-finding errors
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+
+def check_delta(delta: object) -> float:
+    """A delta in ``(0, 1)``; the ends mean nothing here."""
+    number = as_number("delta", delta)
+    if not 0 < number < 1:
+        raise PlanError(
+            f"delta must lie strictly between 0 and 1; found {number!r}. "
+            "A common choice is 1e-6, well below one over the number of records."
+        )
+    return number
+
+
+def check_epsilon(epsilon: object) -> float:
+    """An epsilon of zero or more."""
+    number = as_number("epsilon", epsilon)
+    if not number >= 0:
+        raise PlanError(f"epsilon must be zero or more; found {number!r}.")
+    return number
+
+
+def log_delta_of_gdp(mu: float, epsilon: float) -> float:
+    """``log delta(epsilon)`` of ``mu``-GDP, exact.
+
+    ``delta = Phi(-x) - e^epsilon Phi(-x - mu)`` with ``x = epsilon/mu - mu/2``. As
+    ``phi(x) = e^epsilon phi(x + mu)``, that is ``phi(x) [m(x) - m(x + mu)]`` with the Mills ratio
+    ``m``; for small ``mu`` the bracket is the integral of ``-m'(t) = 1 - t m(t)``.
+    """
+    if mu == 0:
+        return -math.inf
+    if not math.isfinite(mu):
+        return 0.0
+    x = epsilon / mu - mu / 2
+    log_density = -0.5 * x * x - 0.5 * math.log(2 * math.pi)
+    if mu < 0.5 and x > -5:
+        t = x + mu * (_NODES + 1) / 2
+        bracket = float(mu / 2 * (_WEIGHTS @ _minus_mills_slope(t)))
+        return log_density + math.log(bracket) if bracket > 0 else -math.inf
+    if x > -20:
+        bracket = float(_mills(np.array([x]))[0] - _mills(np.array([x + mu]))[0])
+        return log_density + math.log(bracket) if bracket > 0 else -math.inf
+    return math.log1p(-float(ndtr(x)) - math.exp(epsilon + float(log_ndtr(-x - mu))))
+
+
+def _mills(x: Vector) -> Vector:
+    return np.asarray(math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2)))
+
+
+def _minus_mills_slope(t: Vector) -> Vector:
+    """``1 - t m(t)``, by its asymptotic series where the difference would cancel."""
+    far = t > 60
+    near = np.where(far, 1.0, t)
+    w = 1 / np.where(far, t, 1.0) ** 2
+    return np.where(far, w * (1 - w * (3 - 15 * w)), 1 - near * _mills(near))
+
+
+def gdp_delta(mu: float, epsilon: float) -> float:
+    """``delta(epsilon)`` of ``mu``-GDP, rounded up.
+
+    Examples
+    --------
+    >>> round(gdp_delta(1.0, 1.0), 6)
+    0.126937
+    """
+    return min(1.0, math.exp(min(0.0, log_delta_of_gdp(mu, epsilon))) * SAFE)
+
+
+def gdp_epsilon(mu: float, delta: float) -> float:
+    """``epsilon(delta)`` of ``mu``-GDP, rounded up.
+
+    Examples
+    --------
+    >>> round(gdp_epsilon(1.0, 1e-5), 4)
+    4.3772
+    """
+    if not math.isfinite(mu):
+        return math.inf
+    target = math.log(delta)
+    if log_delta_of_gdp(mu, 0.0) <= target:
+        return 0.0
+    # delta(epsilon) <= Phi(-epsilon/mu + mu/2), so this end is on the private side.
+    high = mu * (mu / 2 - float(ndtri(delta))) if delta >= 1e-300 else mu * (mu / 2 + 40)
+    return _first_below(lambda e: log_delta_of_gdp(mu, e), target, high)
+
+
+def gdp_of(epsilon: float, delta: float) -> float:
+    """The largest ``mu`` with ``gdp_epsilon(mu, delta) <= epsilon``, rounded down."""
+    low, high = 0.0, 1.0
+    while gdp_epsilon(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    for _ in range(80):
+        middle = (low + high) / 2
+        if gdp_epsilon(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def gdp_tradeoff(mu: float, type_one: Vector) -> Vector:
+    """``G_mu(a)``: the least type-II error against ``mu``-GDP, rounded down."""
+    if not math.isfinite(mu):
+        return np.zeros_like(type_one)
+    return np.asarray(ndtr(-ndtri(type_one) - mu)) / SAFE
+
+
+def _first_below(log_delta: Callable[[float], float], target: float, high: float) -> float:
+    """The root of a decreasing function, from above."""
+    high = max(high, 1e-300)
+    while log_delta(high) > target:
+        high *= 2
+        if high > 1e300:
+            return math.inf
+    root = float(brentq(lambda e: log_delta(e) - target, 0.0, high, xtol=1e-300, rtol=1e-13))
+    return root * SAFE
+
+
+def rdp_epsilon(alphas: ArrayLike, rho: ArrayLike, delta: float) -> float:
+    """``(alpha, rho)``-Renyi bounds to ``epsilon(delta)``, best order taken.
+
+    ``epsilon = rho + log(1 - 1/alpha) - (log delta + log alpha)/(alpha - 1)`` (Canonne, Kamath and
+    Steinke 2020).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> orders = np.linspace(1.5, 20, 200)
+    >>> round(rdp_epsilon(orders, orders / 2, 1e-5), 2)
+    4.73
+    """
+    a, r = np.atleast_1d(np.asarray(alphas, float)), np.atleast_1d(np.asarray(rho, float))
+    with np.errstate(invalid="ignore", over="ignore"):
+        epsilons = r + np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1)
+    epsilons = np.where(np.isnan(epsilons), math.inf, epsilons)
+    return max(0.0, float(np.min(epsilons, initial=math.inf))) * SAFE
+
+
+def rdp_epsilon_simple(alphas: ArrayLike, rho: ArrayLike, delta: float) -> float:
+    """The paper's conversion [lem:rdp-to-dp]: ``rho + log(1/delta)/(alpha - 1)``, best order."""
+    a, r = np.atleast_1d(np.asarray(alphas, float)), np.atleast_1d(np.asarray(rho, float))
+    epsilons = r - math.log(delta) / (a - 1)
+    epsilons = np.where(np.isnan(epsilons), math.inf, epsilons)
+    return max(0.0, float(np.min(epsilons, initial=math.inf))) * SAFE
+
+
+def tradeoff_from_profile(epsilons: Vector, deltas: Vector, type_one: Vector) -> Vector:
+    """The trade-off curve that a few points of the privacy profile imply, rounded down.
+
+    Each ``(epsilon, delta)`` gives ``1 - delta - e^epsilon a`` and ``e^-epsilon (1 - delta - a)``.
+    """
+    a = type_one[:, None]
+    with np.errstate(over="ignore"):
+        lines = np.maximum(1 - deltas - np.exp(epsilons) * a, np.exp(-epsilons) * (1 - deltas - a))
+    return np.asarray(np.clip(lines.max(axis=1, initial=0.0), 0.0, 1.0))

@@ -1,0 +1,96 @@
+"""One step of a sampled Gaussian mechanism: which pair of laws it is, by batches and relation.
+
+All quantities are in units of the noise: ``u = s/varsigma`` is the displacement by one hit, and
+``a = a_k/varsigma_k`` the shift that section 5 pays in the same step (0: plain composition).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from dplateau.accounting.loss_law import (
+    Composition,
+    LossLaw,
+    Mixture,
+    compositions,
+    pair_laws,
+    symmetrised_subsampling_law,
+)
+from dplateau.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, FixedSize
+from dplateau.plan import Plan
+
+
+class StepLaws(NamedTuple):
+    """Loss laws of one step, in both orders of the two worlds."""
+
+    forward: LossLaw
+    backward: LossLaw
+
+    def mixed_with(self, other: StepLaws, weight: float) -> StepLaws:
+        """The step that announces which of two steps it is."""
+        return StepLaws(
+            self.forward.mixed_with(other.forward, weight),
+            self.backward.mixed_with(other.backward, weight),
+        )
+
+
+@lru_cache(maxsize=64)
+def poisson_step(q: float, u: float, a: float = 0.0) -> StepLaws:
+    """``N(0,1)`` against ``(1-q) N(a,1) + q N(a+u,1)``: one world lacks the record (section 5)."""
+    return StepLaws(*pair_laws(Mixture((1 - q, q), (a, a + u)), Mixture((1.0,), (0.0,))))
+
+
+@lru_cache(maxsize=64)
+def poisson_replace_step(q: float, u: float, a: float = 0.0) -> StepLaws:
+    """``(1-q) N(a) + q N(a+u)`` against ``(1-q) N(0) + q N(-u)``: each world has its own record.
+
+    ``u`` is the displacement by *one* record, half of what replacing it can do.
+    """
+    upper, lower = Mixture((1 - q, q), (a, a + u)), Mixture((1 - q, q), (0.0, -u))
+    return StepLaws(*pair_laws(upper, lower))
+
+
+@lru_cache(maxsize=64)
+def fixed_size_step(q: float, u: float) -> StepLaws:
+    """``C_q(G_u)``: a batch of exact size under replacement; the curve is symmetric."""
+    law = symmetrised_subsampling_law(q, u)
+    return StepLaws(law, law)
+
+
+def step_laws(plan: Plan, u: float, a: float = 0.0) -> StepLaws:
+    """The step of a plan with random batches whose sensitivity is ``u`` noise deviations.
+
+    Capped Poisson batches: with probability ``kappa`` the other records alone fill the batch and the
+    record displaces one of them, which moves the step twice as far; the adversary may know which
+    (section 1). A zeroed-out record is drawn in both worlds, so it never displaces another.
+    """
+    q = min(plan.inclusion_probability, 1.0)
+    if isinstance(plan.batches, FixedSize):
+        if a:
+            raise ValueError("a fixed-size step has no unsplit shift")
+        return fixed_size_step(q, u)
+    if plan.neighboring_relation == REPLACE_ONE:
+        step, unit = poisson_replace_step, u / 2
+    else:
+        step, unit = poisson_step, u
+    laws = step(q, unit, a)
+    displaced = plan.overflow if _displaces(plan) else 0.0
+    return laws.mixed_with(step(q, 2 * unit, a), displaced) if displaced > 0 else laws
+
+
+def _displaces(plan: Plan) -> bool:
+    return plan.neighboring_relation in (ADD_OR_REMOVE_ONE, REPLACE_ONE)
+
+
+def displacement_factor(plan: Plan) -> float:
+    """How much the expected displacement per step grows by the cap: ``1 + kappa``."""
+    return 1.0 + (plan.overflow if _displaces(plan) else 0.0)
+
+
+def both_orders(parts: list[tuple[StepLaws, int]]) -> tuple[Composition, Composition]:
+    """The composition of steps, in both orders of the two worlds."""
+    return (
+        compositions([(laws.forward, copies) for laws, copies in parts]),
+        compositions([(laws.backward, copies) for laws, copies in parts]),
+    )

@@ -1,0 +1,206 @@
+"""Amplification by iteration for random batches (theory, section 5).
+
+Poisson batches need no splitting of the noise: a step that pays off ``a_k`` of the distance between
+the worlds is the pair ``N(0, 1)`` against ``(1-q) N(a_k, 1) + q N(a_k + s_k, 1)`` in units of its
+noise. Batches of fixed size keep the split, ``G(a) (x) C_q(G(s))^R`` with the noise divided between
+the two factors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.accounting.composition import LONGEST, random_batches, ratio
+from dplateau.accounting.loss_law import gaussian_law
+from dplateau.accounting.prices import Composed, Gaussian, Price
+from dplateau.accounting.sampled import StepLaws, fixed_size_step
+from dplateau.accounting.shift import minimise_over_integers
+from dplateau.batches import REPLACE_ONE, FixedSize
+from dplateau.plan import Plan
+
+Vector = NDArray[np.float64]
+
+_LEVELS = 24  # distinct payments that are composed apart; others are rounded up to these
+_THETAS = np.geomspace(1e-4, 1e4, 60)
+_SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+class Window(NamedTuple):
+    """The last steps of a plan in units of their noise."""
+
+    hit: Vector  # s_k / varsigma_k
+    weight: Vector  # W_k varsigma_k: what a payment of one noise deviation takes off at the end
+    debt: float  # W_tau D: the distance that must be paid off, seen from the end
+
+
+def window(plan: Plan, last: int) -> Window:
+    """The last ``last`` steps of any schedule, the worlds a diameter apart before them."""
+    if plan.is_constant:
+        steps = plan.steps(0, 1)
+        c, spread = float(steps.contraction[0]), float(steps.spread[0])
+        with np.errstate(under="ignore"):
+            after = c ** np.arange(last - 1, -1, -1.0)
+        hit = np.full(last, float(steps.shift[0]) / spread)
+        return Window(hit, after * spread, c**last * plan.diameter)
+    assert isinstance(plan.iterations, int)
+    steps = plan.steps(plan.iterations - last, plan.iterations)
+    after = np.concatenate([np.cumprod(steps.contraction[:0:-1])[::-1], [1.0]])
+    debt = float(after[0] * steps.contraction[0]) * plan.diameter
+    return Window(steps.shift / steps.spread, after * steps.spread, debt)
+
+
+def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
+    """Payments ``a >= 0`` that minimise ``sum (a + owed)^2`` subject to ``sum weight a = debt``.
+
+    ``a_k = (level * weight_k - owed_k)^+`` with the one level that pays the debt exactly.
+
+    Examples
+    --------
+    >>> water_filling(np.zeros(2), np.array([1.0, 1.0]), 3.0).tolist()
+    [1.5, 1.5]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        starts = np.where(weight > 0, owed / weight, np.inf)
+    order = np.argsort(starts)
+    w, p = weight[order], owed[order]
+    levels = (debt + np.cumsum(p * w)) / np.maximum(np.cumsum(w * w), 1e-300)
+    upper = np.append(starts[order][1:], np.inf)
+    active = int(np.argmax(levels <= upper))
+    paid = np.maximum(levels[active] * weight - owed, 0.0)
+    total = float(weight @ paid)
+    return paid * (debt / total * (1 + 1e-12)) if 0 < total < debt else paid
+
+
+def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
+    """The best window for Poisson batches at this ``delta``: its price and its length."""
+    most = int(min(longest, plan.iterations, _longest_window(plan)))
+    if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
+        return Gaussian(math.inf), math.inf
+    q = min(plan.inclusion_probability, 1.0)
+    length = minimise_over_integers(lambda r: _second_order(plan, q, r), 1, most, points=20)
+    lengths = {length}
+    if _even(plan):  # cheap enough to ask the moments of the law themselves
+        lengths |= {min(most, max(1, round(length * f))) for f in (0.35, 0.6, 1.6, 2.7)}
+    priced = [(_poisson_price(plan, r), float(r)) for r in sorted(lengths)]
+    if len(priced) == 1:
+        return priced[0]
+    return min(priced, key=lambda pair: pair[0].estimate(delta))
+
+
+def _even(plan: Plan) -> bool:
+    """Constant schedule without contraction: every step pays the same."""
+    return plan.is_constant and float(plan.steps(0, 1).contraction[0]) == 1.0
+
+
+def _longest_window(plan: Plan) -> float:
+    """Windows beyond this are never better: contraction has paid the debt by itself."""
+    if _even(plan):
+        return 1e15
+    if not plan.is_constant:
+        return LONGEST
+    c = float(plan.steps(0, 1).contraction[0])
+    return min(LONGEST, math.ceil(60 / -math.log(c)) if c > 0 else 1)
+
+
+def _noisy(plan: Plan) -> bool:
+    return plan.noise_multiplier.smallest(plan.iterations) > 0
+
+
+def _payments(plan: Plan, last: int, q: float) -> tuple[Vector, Vector, Vector]:
+    """``(hit, payment, copies)`` of the distinct steps of a window."""
+    if _even(plan):
+        steps = plan.steps(0, 1)
+        payment = plan.diameter / float(steps.spread[0]) / last
+        return steps.shift / steps.spread, np.array([payment]), np.array([last])
+    hit, weight, debt = window(plan, last)
+    payment = water_filling(q * hit, weight, debt)
+    return hit, payment, np.ones(last, dtype=np.int64)
+
+
+def _second_order(plan: Plan, q: float, last: int) -> float:
+    """Renyi divergence of order two of a window, to compare windows by."""
+    u, a, copies = _payments(plan, last, q)
+    if plan.neighboring_relation == REPLACE_ONE:
+        u = u / 2
+    with np.errstate(over="ignore", divide="ignore"):
+        step = np.logaddexp.reduce(
+            [
+                2 * np.log1p(-q) + a * a,
+                math.log(2 * q) + np.log1p(-q) + a * (a + u),
+                2 * math.log(q) + (a + u) ** 2,
+            ]
+        )
+    return (
+        float(step @ copies) if np.all(np.isfinite(step)) else float(((a + u) ** 2) @ copies) + 1e9
+    )
+
+
+def _poisson_price(plan: Plan, last: int) -> Price:
+    u, a, copies = _payments(plan, last, min(plan.inclusion_probability, 1.0))
+    if a.size == 1:
+        return random_batches(plan, [(float(u[0]), float(a[0]), int(copies[0]))])
+    levels = np.unique(np.append(np.linspace(0.0, a.max(), _LEVELS), 0.0))
+    place = np.searchsorted(levels * (1 + 1e-12), a)
+    groups = [np.flatnonzero(place == g) for g in range(levels.size)]
+    return random_batches(
+        plan,
+        [
+            (float(u[group].max()), float(a[group].max()), group.size)
+            for group in groups
+            if group.size
+        ],
+    )
+
+
+def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
+    """The best window and noise split for batches of fixed size: its price and its length.
+
+    ``min sum (a_k/varsigma_k)^2`` subject to ``sum W_k a_k = W_tau D`` is
+    ``(W_tau D)^2 / sum (W_k varsigma_k)^2``.
+    """
+    assert isinstance(plan.batches, FixedSize)
+    most = int(min(longest, plan.iterations, 10**15 if plan.is_constant else LONGEST))
+    if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
+        return Gaussian(math.inf), math.inf
+    q = plan.inclusion_probability
+    hit = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
+    lengths = np.unique(np.geomspace(1, most, 80).astype(np.int64))
+    debts = np.array([_debt(plan, int(r)) for r in lengths])
+    best = (math.inf, 0.5, int(lengths[0]), 0.0)
+    for split in _SPLITS:
+        step = hit / math.sqrt(1 - split)
+        if step > 60:
+            continue
+        law = fixed_size_step(q, step).forward
+        moments = np.array([law.log_moment(theta) for theta in _THETAS])
+        total = lengths[:, None] * moments + (debts / split)[:, None] * (
+            _THETAS * (_THETAS + 1) / 2
+        )
+        found = ((total - math.log(delta)) / _THETAS).min(axis=1)
+        r = int(np.argmin(found))
+        best = min(best, (float(found[r]), split, int(lengths[r]), float(debts[r])))
+    if math.isinf(best[0]):
+        return Gaussian(math.inf), math.inf
+    _, split, last, debt = best
+    first, step = math.sqrt(debt / split), hit / math.sqrt(1 - split)
+    law = gaussian_law(first)
+    parts = ((StepLaws(law, law), 1), (fixed_size_step(q, step), last))
+    return Composed(parts, math.hypot(first, step * math.sqrt(last))), float(last)
+
+
+def _debt(plan: Plan, last: int) -> float:
+    """``(W_tau D)^2 / sum (W_k varsigma_k)^2`` of the last steps."""
+    if plan.is_constant:
+        steps = plan.steps(0, 1)
+        c, spread = float(steps.contraction[0]), float(steps.spread[0])
+        if c == 0.0:
+            return 0.0
+        log_c2 = 2 * math.log(c)
+        noise = last if log_c2 == 0 else math.expm1(last * log_c2) / math.expm1(log_c2)
+        return (plan.diameter / spread) ** 2 * math.exp(last * log_c2) / noise
+    _, weight, debt = window(plan, last)
+    return debt**2 / float(weight @ weight)
