@@ -1,0 +1,357 @@
+"""The two worlds of the worst case that a plan's constants allow, as one-dimensional steps.
+
+Every record's loss is linear, ``f_i(w) = g_i w`` (plus ``m/2 w**2`` if the plan claims strong
+convexity ``m``), with ``g_i`` within the Lipschitz constant. The differing record pushes as hard as
+it may; the others pull together. Such losses satisfy every hypothesis of the plan, so what these
+worlds reveal, the plan reveals.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binom
+
+from dplateau.accounting.walks import Law, Move, Programme, node_count, walk
+from dplateau.batches import (
+    ADD_OR_REMOVE_ONE,
+    REPLACE_ONE,
+    Cyclic,
+    FixedSize,
+    FullBatch,
+    Poisson,
+)
+from dplateau.plan import Plan
+
+# A random number of pulling records is replaced by two equally likely ones with the same mean and
+# variance. That is exact to third order in (its effect / noise), which is kept below this.
+MOST_JITTER = 0.02
+_NO_JITTER = 1e-7
+
+MOST_NODES = 1100  # one squaring of the kernel then takes about a tenth of a second
+MOST_ENTRIES = 2e8  # kernel entries evaluated for a varying schedule
+MOST_STEPS = 20_000  # separate kernels built for a varying schedule
+# Two copies of a walk on an interval of length D have met after this many times
+# ((D + sqrt(pi/2) spread) / spread)**2 steps, but for 1e-20 (theory, section 6).
+_FORGETS = 2 * math.log(1e20) / math.pi**2
+
+
+@dataclass(frozen=True)
+class Count:
+    """Mean and standard deviation of the number of *other* records in a batch."""
+
+    mean: float
+    deviation: float = 0.0
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a batch can look like, seen from the differing record.
+
+    Parameters
+    ----------
+    chance : float
+        Probability that the record takes part.
+    with_it, without_it : Count
+        The others, given that it does, and does not.
+    absent : Count
+        The others, in a world that lacks the record.
+    """
+
+    chance: float
+    with_it: Count
+    without_it: Count
+    absent: Count
+
+
+def draw(plan: Plan) -> Draw:
+    """The draw of one step in which the differing record may take part.
+
+    Examples
+    --------
+    >>> plan = Plan(records=100, batches=FixedSize(20), iterations=1, step_size=1.0,
+    ...             noise_multiplier=1.0, lipschitz=1.0, smoothness=1.0)
+    >>> draw(plan).chance, draw(plan).with_it
+    (0.2, Count(mean=19, deviation=0.0))
+    """
+    b = plan.batch_size
+    if isinstance(plan.batches, Poisson):
+        return _poisson_draw(plan)
+    if isinstance(plan.batches, FixedSize):
+        others = min(b, plan.records - 1)
+        return Draw(b / plan.records, Count(b - 1), Count(others), Count(others))
+    if isinstance(plan.batches, FullBatch):
+        return Draw(1.0, Count(b - 1), Count(b - 1), Count(b - 1))
+    inside = min(b, plan.records)
+    return Draw(1.0, Count(inside - 1), Count(inside), Count(inside - 1))
+
+
+def _poisson_draw(plan: Plan) -> Draw:
+    """Independent coins, thinned to the cap: a drawn record survives with chance cap/(N+1)."""
+    q, others = min(plan.inclusion_probability, 1.0), plan.records - 1
+    cap = plan.batch_cap
+    centre, reach = others * q, 40 * math.sqrt(others * q * (1 - q)) + 60
+    low, high = max(0, math.floor(centre - reach)), min(others, math.ceil(centre + reach))
+    n = np.arange(low, high + 1, dtype=np.float64)
+    mass = binom.pmf(n, others, q)
+    mass /= mass.sum()
+    survives = np.minimum(1.0, cap / (n + 1))
+    chance = q * float(mass @ survives)
+    dropped = q * mass * (1 - survives)
+    without = (1 - q) * mass + dropped
+    return Draw(
+        chance,
+        _count(np.minimum(n, cap - 1), mass * survives),
+        _count(np.minimum(n, cap), without) if chance < 1 else Count(0.0),
+        _count(np.minimum(n, cap), mass),
+    )
+
+
+def _count(values: np.ndarray, mass: np.ndarray) -> Count:
+    mass = mass / mass.sum()
+    mean = float(mass @ values)
+    return Count(mean, math.sqrt(max(0.0, float(mass @ (values - mean) ** 2))))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step size, one noise, one interval: what a step of the two worlds is made of.
+
+    Parameters
+    ----------
+    plan : Plan
+    draw : Draw
+    step_size, spread : float
+        ``eta`` and ``varsigma``.
+    length : float
+        Length of the interval, at most the plan's diameter.
+    """
+
+    plan: Plan
+    draw: Draw
+    step_size: float
+    spread: float
+    length: float
+
+    @property
+    def slope_budget(self) -> float:
+        """How large a record's linear part may be: curvature uses up some of ``L``."""
+        curvature = self.plan.strong_convexity
+        half = 0.0 if curvature == 0 else curvature * self.length / 2
+        return max(0.0, self.plan.lipschitz - half)
+
+    @property
+    def push(self) -> float:
+        """How far the differing record can move one step by itself."""
+        return self.step_size * self.slope_budget / self.plan.batch_size
+
+    @property
+    def lean(self) -> float:
+        """Average distance between the two worlds' steps."""
+        both = self.plan.neighboring_relation == REPLACE_ONE
+        return self.draw.chance * self.push * (2 if both else 1)
+
+    @property
+    def strongest_pull(self) -> float:
+        """How far the others can pull one step, on average."""
+        least = min(self.draw.with_it.mean, self.draw.absent.mean)
+        if self.draw.chance < 1:
+            least = min(least, self.draw.without_it.mean)
+        pull = self.push * least
+        jitter = self.draw.absent.deviation
+        if jitter > 0 and self.push > 0:
+            pull = min(pull, least * MOST_JITTER * self.spread / jitter)
+        return pull
+
+    @property
+    def sink(self) -> float:
+        """How far an L1 penalty moves one step to the left.
+
+        The interval then lies on the positive side of 0, where its proximal map is a constant
+        shift; the regulariser, whose centre is 0, adds another one.
+        """
+        if self.plan.l1 == 0:
+            return 0.0
+        return self.step_size * (
+            self.plan.l1 + (self.plan.regularization + self.plan.strong_convexity) * self.length / 2
+        )
+
+    def pair(self, pull: float) -> tuple[Move, Move]:
+        """The step in which the record may take part: the left and the right world.
+
+        ``pull`` is how far the others move it to the left on average (at most `strongest_pull`).
+        """
+        relation = self.plan.neighboring_relation
+        right = self._taking_part(pull, record=1.0)
+        if relation == REPLACE_ONE:
+            return self._taking_part(pull, record=-1.0), right
+        if relation == ADD_OR_REMOVE_ONE:
+            return Move(tuple(self._cases(1.0, self.draw.absent, pull, 0.0)), self.spread), right
+        return self._taking_part(pull, record=0.0), right
+
+    def quiet(self, pull: float) -> Move:
+        """A step without the record (cyclic batches)."""
+        return Move(tuple(self._cases(1.0, self.draw.without_it, pull, 0.0)), self.spread)
+
+    def _taking_part(self, pull: float, record: float) -> Move:
+        chance = self.draw.chance
+        cases = self._cases(chance, self.draw.with_it, pull, record)
+        if chance < 1:
+            cases = self._cases(1 - chance, self.draw.without_it, pull, 0.0) + cases
+        return Move(tuple(cases), self.spread)
+
+    def _cases(
+        self, probability: float, others: Count, pull: float, record: float
+    ) -> list[tuple[float, float, float]]:
+        eta, b, plan = self.step_size, self.plan.batch_size, self.plan
+        reference = self.draw.absent.mean
+        wanted = max(-self.strongest_pull, min(pull - self.sink, self.strongest_pull))
+        each = 0.0 if wanted == 0 or reference == 0 else wanted / reference
+        curvature = eta * plan.strong_convexity / b
+        effect = others.deviation * (abs(each) + curvature * self.length / 2)
+        jitter = 0.0 if effect < _NO_JITTER * self.spread else others.deviation
+        counts = {others.mean - jitter, others.mean + jitter}
+        share = probability / len(counts)
+        return [
+            (
+                share,
+                1 - eta * plan.regularization - curvature * (count + abs(record)),
+                -each * count - self.sink + record * self.push,
+            )
+            for count in sorted(counts)
+        ]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The clipped walks of a plan: an interval, and the last steps that are followed on it.
+
+    Parameters
+    ----------
+    plan : Plan
+        With noise at every step.
+    length : float
+        Length of the interval.
+    steps : int
+        How many last steps are followed, from the centre. Either all of them, or so many that the
+        start is forgotten but for 1e-20.
+    position : int, optional
+        For cyclic batches, how many steps before the last one the record is met for the last time.
+    """
+
+    plan: Plan
+    length: float
+    steps: int
+    position: int = 0
+
+    def laws(self, extra_pull: float = 0.0) -> tuple[Law, Law]:
+        """Exact laws of the last iterate: of the world that leans left, and of the other.
+
+        ``extra_pull``, in units of ``varsigma**2 / length``, moves both to the left.
+        """
+        if self.plan.is_constant:
+            left, right = self._constant(extra_pull)
+        else:
+            left, right = self._varying(extra_pull)
+        half = self.length / 2
+        law = walk(*right, lower=-half, upper=half)
+        if not left[0] or _are_mirrored(left, right):
+            return (law.mirrored() if _are_mirrored(left, right) else self._walk(left)), law
+        return self._walk(left), law
+
+    def _walk(self, programme: tuple[Programme, Move]) -> Law:
+        return walk(*programme, lower=-self.length / 2, upper=self.length / 2)
+
+    def _pull(self, stage: Stage, extra: float) -> float:
+        balance = 0.0 if self.plan.neighboring_relation == REPLACE_ONE else stage.lean / 2
+        return balance + self._drift(stage, extra)
+
+    def _drift(self, stage: Stage, extra: float) -> float:
+        return extra * stage.spread**2 / self.length
+
+    def _constant(self, extra: float) -> list[tuple[Programme, Move]]:
+        plan, before = self.plan, self.steps - 1
+        eta = plan.step_size.largest(1)
+        stage = Stage(plan, draw(plan), eta, eta * plan.sigma, self.length)
+        pair = stage.pair(self._pull(stage, extra))
+        if not isinstance(plan.batches, Cyclic):
+            return [([(move, before)] if before else [], move) for move in pair]
+        period = plan.batches.per_epoch(plan.records)
+        quiet = stage.quiet(self._drift(stage, extra))
+        epochs, head = divmod(before, period)
+        found: list[tuple[Programme, Move]] = []
+        for move in pair:
+            epoch: Programme = [(move, 1), (quiet, period - 1)] if period > 1 else [(move, 1)]
+            start: Programme = [(quiet, head)] if head else []
+            found.append(([*start, (epoch, epochs)] if epochs else start, move))
+        return found
+
+    def _varying(self, extra: float) -> list[tuple[Programme, Move]]:
+        plan = self.plan
+        stop = int(plan.iterations)
+        start = stop - self.steps
+        etas = plan.step_size.values(start, stop)
+        sigmas = plan.sigma_schedule.values(start, stop)
+        of, cyclic = draw(plan), isinstance(plan.batches, Cyclic)
+        period = plan.batches.per_epoch(plan.records) if cyclic else 1
+        paths: tuple[list[Move], list[Move]] = ([], [])
+        for t in range(self.steps):
+            stage = Stage(plan, of, etas[t], etas[t] * sigmas[t], self.length)
+            if (self.steps - 1 - t) % period == self.position % period:
+                pair = stage.pair(self._pull(stage, extra))
+            else:
+                pair = (stage.quiet(self._drift(stage, extra)),) * 2
+            for path, move in zip(paths, pair, strict=True):
+                path.append(move)
+        return [([(move, 1) for move in path[:-1]], path[-1]) for path in paths]
+
+
+def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None:
+    """The walks of a plan on an interval of at most this length.
+
+    A shorter interval is as good a witness (its diameter is below the plan's), so it is shortened
+    where following the walks would take too long. None if no length will do.
+    """
+    if plan.is_constant:
+        spread = plan.step_size.largest(1) * plan.sigma
+        while node_count(length, spread) > MOST_NODES:
+            length *= 0.99
+        forgotten = math.ceil(_FORGETS * (length / spread + math.sqrt(math.pi / 2)) ** 2) + 2
+        return Interval(plan, length, int(min(plan.iterations, forgotten)), position)
+    total = int(plan.iterations)
+    window = min(total, MOST_STEPS)
+    spreads = plan.step_size.values(total - window, total) * plan.sigma_schedule.values(
+        total - window, total
+    )
+    longest = length
+    while length > 1e-3 * min(longest, float(spreads.min())):
+        steps = _affordable(spreads, length)
+        if steps == total:
+            return Interval(plan, length, steps, position)
+        room = (length + math.sqrt(math.pi / 2) * float(spreads[-steps:].max())) ** 2
+        if float((spreads[-steps:] ** 2).sum()) >= _FORGETS * room:
+            return Interval(plan, length, steps, position)
+        length *= 0.8
+    return None
+
+
+def _affordable(spreads: np.ndarray, length: float) -> int:
+    """How many last steps can be followed: short ones need a finer grid."""
+    steps = spreads.size
+    while (
+        steps > 1 and steps * node_count(length, float(spreads[-steps:].min())) ** 2 > MOST_ENTRIES
+    ):
+        steps = steps * 3 // 4
+    return int(steps)
+
+
+def _are_mirrored(left: tuple[Programme, Move], right: tuple[Programme, Move]) -> bool:
+    """Whether a single repeated step of one world is the mirror image of the other's."""
+    if len(left[0]) > 1 or len(right[0]) > 1:
+        return False
+    one, two = left[1], right[1].mirrored()
+    if len(one.cases) != len(two.cases):
+        return False
+    return bool(np.allclose(one.cases, two.cases, rtol=1e-13, atol=1e-14 * one.spread))
