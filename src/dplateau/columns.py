@@ -51,6 +51,13 @@ class Column:
         """The features of every cell, and which cells held no value."""
         raise TypeError(f"{type(self).__name__} states no values")
 
+    def targets(self, cells: Iterable[Any]) -> NDArray[Any]:
+        """The cells as something to predict: numbers, or labels."""
+        raise PlanError(
+            f"column {self.name!r} is a {self.kind}, which cannot be predicted. "
+            "Choose a number, category or boolean."
+        )
+
     def encode(self, cells: Iterable[Any]) -> Array:
         """The features of every cell, shape ``(cells, features)``."""
         encoded, absent = self.values(cells)
@@ -88,7 +95,7 @@ class Number(Column):
 
     def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
         low, high = self.bounds
-        numbers = _as_numbers(cells)
+        numbers = as_numbers(cells)
         absent = np.isnan(numbers)
         offset = np.clip(np.where(absent, low, numbers), low, high) - low
         share = np.log1p(offset) / math.log1p(high - low) if self.log else offset / (high - low)
@@ -96,6 +103,9 @@ class Number(Column):
             return (2.0 * share - 1.0)[:, None], absent
         position = np.minimum((share * self.bins).astype(int), self.bins - 1)
         return np.eye(self.bins)[position], absent
+
+    def targets(self, cells: Iterable[Any]) -> Array:
+        return as_numbers(cells)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +132,7 @@ class Date(Column):
 
     def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
         low, high = self._days  # type: ignore[attr-defined]
-        days = np.array([_as_day(cell) for cell in _listed(cells)], dtype=float)
+        days = np.array([_as_day(cell) for cell in listed(cells)], dtype=float)
         absent = np.isnan(days)
         share = (np.clip(np.where(absent, low, days), low, high) - low) / (high - low)
         return (2.0 * share - 1.0)[:, None], absent
@@ -164,7 +174,7 @@ class Category(Column):
 
     def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
         known, unknown = len(self.categories), -1
-        labels = [as_label(cell) for cell in _listed(cells)]
+        labels = [as_label(cell) for cell in listed(cells)]
         codes = np.array([self._position.get(label, unknown) for label in labels], dtype=int)
         absent = np.array([label == "" for label in labels], dtype=bool)
         absent &= codes == unknown
@@ -172,6 +182,9 @@ class Category(Column):
         if self.other:
             one_hot[known, known] = 1.0
         return one_hot[np.where(codes == unknown, known, codes)], absent
+
+    def targets(self, cells: Iterable[Any]) -> NDArray[Any]:
+        return np.array([as_label(cell) for cell in listed(cells)], dtype=object)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,9 +204,12 @@ class Boolean(Column):
         return [self.name]
 
     def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
-        labels = [as_label(cell).lower() for cell in _listed(cells)]
-        signs = np.array([(x in _TRUE) - 1.0 * (x in _FALSE) for x in labels], dtype=float)
+        signs = np.array([_sign(cell) for cell in listed(cells)], dtype=float)
         return signs[:, None], signs == 0
+
+    def targets(self, cells: Iterable[Any]) -> NDArray[Any]:
+        words = {1.0: "true", -1.0: "false", 0.0: ""}
+        return np.array([words[_sign(cell)] for cell in listed(cells)], dtype=object)
 
 
 KINDS: dict[str, type[Column]] = {cls.kind: cls for cls in (Number, Category, Boolean, Date)}
@@ -241,7 +257,7 @@ def as_label(cell: Any) -> str:
     return str(cell).strip()
 
 
-def _listed(cells: Any) -> list[Any]:
+def listed(cells: Any) -> list[Any]:
     """The cells as Python objects, from arrow, pandas, numpy or any sequence."""
     for method in ("to_pylist", "tolist"):
         if hasattr(cells, method):
@@ -249,13 +265,13 @@ def _listed(cells: Any) -> list[Any]:
     return list(cells)
 
 
-def _as_numbers(cells: Any) -> Array:
+def as_numbers(cells: Any) -> Array:
     """Floats, NaN where a cell is not one; infinities are kept, to be clipped."""
-    listed = _listed(cells)
+    objects = listed(cells)
     try:
-        return np.array([math.nan if cell is None else cell for cell in listed], dtype=np.float64)
+        return np.array([math.nan if cell is None else cell for cell in objects], dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        return np.array([_as_number(cell) for cell in listed], dtype=np.float64)
+        return np.array([_as_number(cell) for cell in objects], dtype=np.float64)
 
 
 def _as_number(cell: Any) -> float:
@@ -265,6 +281,12 @@ def _as_number(cell: Any) -> float:
         return math.inf if cell > 0 else -math.inf
     except (TypeError, ValueError):
         return math.nan
+
+
+def _sign(cell: Any) -> float:
+    """1 for yes, -1 for no, 0 for neither."""
+    label = as_label(cell).lower()
+    return float(label in _TRUE) - float(label in _FALSE)
 
 
 def _as_day(cell: Any) -> float:

@@ -95,8 +95,10 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         self.n_features_out_ = len(self.get_feature_names_out())
         return self
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True  # there is nothing to learn
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False  # there is nothing to learn
+        return tags
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """One name per encoded feature."""

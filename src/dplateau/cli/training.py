@@ -1,0 +1,165 @@
+"""``dplateau schema``, ``train`` and ``predict``: from a table on disk to a certified model."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dplateau.cli import app
+from dplateau.errors import DataError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Table = Annotated[Path, typer.Argument(help="A .csv or .parquet file with a header.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the files that are there.")]
+
+
+@app.command()
+def schema(
+    table: Table,
+    out: Annotated[Path | None, typer.Option(help="Where to write; standard output.")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a schema to fill in: column names and types only, never a value."""
+    from dplateau.preprocessing import schema_template
+    from dplateau.tables import column_types
+
+    template = schema_template(column_types(table))
+    if out is None:
+        print(json.dumps(template, indent=None if as_json else 2))
+        return
+    if out.exists() and not force:
+        raise DataError(f"{str(out)!r} exists. Choose another name, or pass --force.")
+    _write(out, json.dumps(template, indent=2) + "\n")
+    if as_json:
+        print(json.dumps({"schema": str(out), "columns": len(template["columns"])}))
+        return
+    print(
+        f"Wrote {out}: {len(template['columns'])} column names and types, no value of the table. "
+        "Fill in bounds and categories from public knowledge."
+    )
+
+
+@app.command()
+def train(
+    table: Table,
+    schema: Annotated[Path, typer.Option(help="The public facts about the columns (JSON).")],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
+    delta: Annotated[float, typer.Option(help="Far below one over the number of records.")],
+    out: Annotated[Path, typer.Option(help="A directory for model and certificate.")],
+    relation: Annotated[
+        str, typer.Option(help="replace_one, add_or_remove_one or replace_special.")
+    ] = "replace_one",
+    time_budget: Annotated[
+        str | None,
+        typer.Option(help="Train so long, such as 10m, at the same privacy however long it is."),
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a private model on a table; write it with its certificate, and nothing private."""
+    from dplateau.preprocessing import load_schema
+    from dplateau.table_model import TableModel, check_directory
+    from dplateau.tables import read_table
+
+    check_directory(out, force=force)
+    facts = load_schema(schema)
+    used = [
+        name
+        for name, column in facts["columns"].items()
+        if not (isinstance(column, dict) and column.get("type") == "ignore")
+    ]
+    model = TableModel.train(
+        read_table(table, [*used, *([target] if target not in used else [])]),
+        facts,
+        target,
+        epsilon=epsilon,
+        delta=delta,
+        neighboring_relation=relation,
+        steps=None if time_budget is None else math.inf,
+        time_budget=time_budget,
+        progress=not as_json and sys.stdout.isatty(),
+    )
+    files = [str(path) for path in model.write(out, force=force)]
+    certificate, plan = model.certificate, model.certificate.plan
+    if as_json:
+        summary: dict[str, Any] = {
+            "epsilon": certificate.epsilon,
+            "delta": certificate.delta,
+            "relation": certificate.relation,
+            "records": plan.records,
+            "features": model.estimator.n_features_in_,
+            "iterations": plan.iterations,
+            "fit_for_release": certificate.fit_for_release,
+            "files": files,
+        }
+        print(json.dumps(summary))
+        return
+    print(certificate.statement)
+    print(f"Trained {plan.iterations:,} steps on {plan.records:,} records. Wrote:")
+    for file in files:
+        print(f"  {file}")
+
+
+@app.command()
+def predict(
+    directory: Annotated[Path, typer.Argument(help="What `dplateau train --out` wrote.")],
+    table: Table,
+    out: Annotated[Path | None, typer.Option(help="A CSV file; standard output.")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the target for every row of a table, as CSV."""
+    from dplateau.table_model import TableModel
+    from dplateau.tables import read_table
+
+    if out is not None and out.exists() and not force:
+        raise DataError(f"{str(out)!r} exists. Choose another name, or pass --force.")
+    model = TableModel.read(directory)
+    rows = read_table(table, [column.name for column in model.encoder.columns])
+    header, records = _predictions(model, rows)
+    if out is not None:
+        _write(out, "".join(_csv_line(record) for record in [header, *records]))
+    if as_json:
+        columns = {name: [r[k] for r in records] for k, name in enumerate(header)}
+        print(json.dumps({"rows": len(records), "out": str(out)} if out else columns))
+    elif out is None:
+        csv.writer(sys.stdout).writerows([header, *records])
+    else:
+        print(f"Wrote {len(records):,} predictions to {out}.")
+
+
+def _predictions(model: Any, rows: Any) -> tuple[list[str], list[list[Any]]]:
+    """A header and one record per row: the prediction, and the classes' probabilities."""
+    predicted = model.predict(rows).tolist()
+    chances = model.predict_proba(rows)
+    if chances is None:
+        return [model.target], [[value] for value in predicted]
+    header = [model.target, *(f"p({label})" for label in model.estimator.classes_.tolist())]
+    return header, [[value, *row] for value, row in zip(predicted, chances.tolist(), strict=True)]
+
+
+def _csv_line(record: list[Any]) -> str:
+    import io
+
+    line = io.StringIO()
+    csv.writer(line).writerow(record)
+    return line.getvalue()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write all or nothing."""
+    staged = path.with_name(f".{path.name}.partial")
+    try:
+        staged.write_text(text, encoding="utf-8")
+        staged.replace(path)
+    except OSError as trouble:
+        staged.unlink(missing_ok=True)
+        raise DataError(f"cannot write {str(path)!r}: {trouble.strerror}.") from None

@@ -1,0 +1,249 @@
+"""What all private estimators share: parameters, the plan, the fit, and what may be pickled."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from dplateau.accounting.guarantee import account
+from dplateau.batches import KINDS, Batches, FullBatch
+from dplateau.certificate import Certificate
+from dplateau.domains import L2Ball
+from dplateau.errors import PlanError, positive
+from dplateau.estimators.surroundings import warn_of_surroundings
+from dplateau.losses import Loss
+from dplateau.plan import Plan
+from dplateau.planner import INTERCEPT, suggest_plan
+from dplateau.training.run import release
+
+Array = NDArray[np.float64]
+
+_FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+
+
+# A dataclass writes the constructor: keyword-only, and storing is all it does.
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLinearModel(BaseEstimator):
+    """A linear model trained by a noisy gradient method whose plan is known before the data is.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy budget; the planner finds the best noise and steps for it.
+    noise_multiplier : float
+        Instead of ``epsilon``: noise on the summed gradient ÷ the gradient bound. The certificate
+        says what it costs. Exactly one of the two must be given.
+    delta : float
+        Required. The chance outside the guarantee; far below one over the number of records.
+    data_norm : float
+        Required. A public bound on the Euclidean norm of feature rows; longer rows are scaled down
+        to it. Never read it off the data.
+    radius : float, optional
+        Keep the weights in a ball of this radius.
+    alpha : float, optional
+        Strength of the L2 penalty ``alpha/2 * norm(w)**2`` on all weights. By default none, except
+        for ``steps=math.inf``, where it is what makes the privacy loss stop growing.
+    l1 : float, default 0
+        Strength of an L1 penalty; costs no privacy.
+    batches : {"full", "poisson", "fixed", "cyclic"} or Batches, optional
+        How steps choose records. All but "full" need ``batch_size``.
+    batch_size : int, optional
+        Records in a batch, on average for "poisson".
+    steps : int or math.inf, optional
+        Number of steps. ``math.inf``: as many as ``time_budget`` allows, at the same privacy.
+    epochs : float, optional
+        Instead of ``steps``: passes over the data.
+    time_budget : float or str, optional
+        Seconds, or "10m": the fit ends properly when it is used up.
+    learning_rate : float, optional
+        The step size.
+    neighboring_relation : {"replace_one", "add_or_remove_one", "replace_special"}
+        What "one record" means in the guarantee.
+    fit_intercept : bool, default True
+        Whether scores have a constant term.
+    random_state : int, optional
+        Makes the fit reproducible, for experiments. The certificate then says that the model is not
+        for release: whoever knows the seed can subtract the noise. It is never pickled.
+    progress : bool, default False
+        Show a progress bar: steps and time, nothing computed from data.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    data_norm: float | None = None
+    noise_multiplier: float | None = None
+    radius: float | None = None
+    alpha: float | None = None
+    l1: float = 0.0
+    batches: str | Batches | None = None
+    batch_size: float | None = None
+    steps: float | None = None
+    epochs: float | None = None
+    time_budget: float | str | None = None
+    learning_rate: float | None = None
+    neighboring_relation: str = "replace_one"
+    fit_intercept: bool = True
+    random_state: Any = None
+    progress: bool = False
+
+    # -- before any data ------------------------------------------------------------------------
+
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The plan that `fit` would run on data of this shape, found without any data.
+
+        ``plan.noise_multiplier`` and ``plan.iterations`` are the noise and the steps; the price is
+        ``dp.account(plan).epsilon(delta)``, or `explain` in words.
+        """
+        self._check_facts()
+        batches = self._batches(n_samples)
+        return suggest_plan(
+            self._loss(),
+            n_samples,
+            n_features,
+            data_norm=self.data_norm,  # type: ignore[arg-type]
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise_multiplier=self.noise_multiplier,
+            neighboring_relation=self.neighboring_relation,
+            domain=None if self.radius is None else L2Ball(self.radius),
+            regularization=self.alpha,
+            l1=self.l1,
+            batches=batches,
+            iterations=self._steps(n_samples, batches),
+            step_size=self.learning_rate,
+        )
+
+    def explain(self, n_samples: int, n_features: int) -> str:
+        """What `fit` would do on data of this shape, and what it would cost, in words."""
+        plan = self.plan(n_samples, n_features)
+        guarantee = account(plan)
+        steps = "any number of" if plan.iterations == math.inf else f"{plan.iterations:,}"
+        return (
+            f"{type(self).__name__} on {n_samples:,} records: {steps} steps of "
+            f"{plan.step_size.largest(1):.3g} with {plan.batches!r} and noise multiplier "
+            f"{plan.noise_multiplier.largest(1):.4g}; epsilon = {guarantee.epsilon(self.delta):.4g}"
+            f" at delta = {self.delta:g} under {plan.neighboring_relation} "
+            f"(bound: {guarantee.bound})."
+        )
+
+    def _loss(self) -> Loss:
+        raise TypeError(f"{type(self).__name__} states no loss")
+
+    def _check_facts(self) -> None:
+        """Refuse what is missing, naming the safe way to it."""
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            raise PlanError(
+                "give exactly one of epsilon and noise_multiplier; found "
+                f"epsilon={self.epsilon!r}, noise_multiplier={self.noise_multiplier!r}."
+            )
+        if self.delta is None:
+            raise PlanError(
+                "delta is missing. Choose one far below one over the number of records, "
+                "such as delta=1e-6."
+            )
+        if self.data_norm is None:
+            raise PlanError(
+                "data_norm is missing: a public bound on the norm of feature rows. Derive it from "
+                "the features' known ranges, use PublicTableEncoder, or scale each row to norm 1 "
+                "(sklearn's Normalizer) and pass data_norm=1. Never read it off the data."
+            )
+        positive("data_norm", self.data_norm)
+
+    def _intercept(self) -> float:
+        return INTERCEPT * float(self.data_norm) if self.fit_intercept else 0.0  # type: ignore[arg-type]
+
+    def _batches(self, n_samples: int) -> Batches | None:
+        if self.batches is None and self.batch_size is None:
+            return None
+        if isinstance(self.batches, Batches):
+            return self.batches
+        kind = "poisson" if self.batches is None else self.batches
+        if kind not in KINDS:
+            raise PlanError(f"batches must be one of {sorted(KINDS)}; found {self.batches!r}.")
+        if KINDS[kind] is FullBatch:
+            return FullBatch()
+        if self.batch_size is None:
+            raise PlanError(f"batches={kind!r} needs batch_size; found none.")
+        return KINDS[kind](self.batch_size)  # type: ignore[call-arg]
+
+    def _steps(self, n_samples: int, batches: Batches | None) -> float | None:
+        if self.epochs is None:
+            return self.steps
+        if self.steps is not None:
+            raise PlanError("give steps or epochs, not both.")
+        per_epoch = (batches or FullBatch()).per_epoch(n_samples)
+        return math.ceil(positive("epochs", self.epochs) * per_epoch)
+
+    # -- the fit --------------------------------------------------------------------------------
+
+    def _train(self, X: Any, y: Any) -> Array:
+        """Run the plan on validated data; the weights, features first, intercept's last."""
+        warn_of_surroundings(self.epsilon)
+        plan = self.plan(*X.shape)
+        assert plan.loss is not None
+        released = release(
+            plan,
+            plan.loss,
+            X,
+            y,
+            random_state=self.random_state,
+            progress=self.progress,
+            time_budget=self.time_budget,
+        )
+        self.plan_ = released.plan
+        self.n_iter_ = released.iterations_run
+        self.certificate_ = Certificate.of(released, self.delta)  # type: ignore[arg-type]
+        self.weights_ = released.weights
+        return released.weights
+
+    def _records(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        """Features and targets to train on: their shapes are checked, their content is not.
+
+        A record that is not finite contributes nothing; an error would be a release about it.
+        """
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed; found None.")
+        X = validate_data(self, X, ensure_all_finite=False, **_FEATURES)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        return X, y
+
+    def _features(self, X: Any) -> Any:
+        """Features to predict from."""
+        return validate_data(self, X, reset=False, **_FEATURES)
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = self._features(X)
+        return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
+
+    # -- what leaves ----------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "random_state": None}
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        text = super().__repr__(N_CHAR_MAX)
+        if "neighboring_relation" in text or not text.endswith(")"):
+            return text
+        comma = "" if text.endswith("()") else ", "
+        return f"{text[:-1]}{comma}neighboring_relation={self.neighboring_relation!r})"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = False
+        tags.non_deterministic = True
+        return tags

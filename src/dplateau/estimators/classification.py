@@ -1,0 +1,184 @@
+"""Private classifiers: logistic regression in two or more classes, and the support vector machine.
+
+There is no ``warm_start``, ``partial_fit``, ``early_stopping``, ``average`` or ``verbose``: each
+would show or use an iterate other than the last, which is all that the certificate covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.extmath import row_norms
+from sklearn.utils.multiclass import check_classification_targets
+
+from dplateau.errors import PlanError
+from dplateau.estimators.base import Array, PrivateLinearModel
+from dplateau.losses import Logistic, Loss, SmoothedHinge, Softmax
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
+    """What the classifiers share: declared classes, and scores that choose among them."""
+
+    classes: Sequence[Any] | None = None
+
+    def _labels(self) -> tuple[Any, ...]:
+        """The declared classes in sorted order, so that their order in the call says nothing."""
+        if self.classes is None:
+            raise PlanError(
+                "classes is missing: which labels may occur is a fact to declare, such as "
+                "classes=[0, 1]. Reading it off the data would tell whether a rare label occurs."
+            )
+        labels = [c.item() if isinstance(c, np.generic) else c for c in self.classes]
+        try:
+            return tuple(sorted(labels))
+        except TypeError:  # mixed types have no order
+            return tuple(labels)
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Train on the records; only the last iterate and its certificate are kept.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (records, features)
+            Rows longer than ``data_norm`` are scaled down to it; one that is not finite
+            contributes nothing.
+        y : array of shape (records,)
+            Labels among ``classes``.
+        """
+        self._check_facts()
+        labels = self._labels()
+        X, y = self._records(X, y)
+        check_classification_targets(y)
+        per_class = self._train(X, y).reshape(X.shape[1] + bool(self.fit_intercept), -1).T
+        self.classes_ = np.array(labels)
+        self.coef_ = np.ascontiguousarray(per_class[:, : X.shape[1]])
+        value = self._intercept()
+        self.intercept_ = per_class[:, -1] * value if value else np.zeros(len(per_class))
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores: one per row in two classes (positive means the second), else one per class."""
+        scores = self._scores(X)
+        return scores.ravel() if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the highest score."""
+        scores = self.decision_function(X)
+        winners = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[winners])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLogisticRegression(PrivateLinearClassifier):
+    """Differentially private logistic regression, in two classes or many.
+
+    Required are ``delta``, ``data_norm``, ``classes`` and one of ``epsilon`` and
+    ``noise_multiplier``: public facts and the budget. Everything else has a default that the
+    planner chooses from them (`PrivateLinearModel` lists all parameters).
+
+    There is no ``warm_start``, ``partial_fit``, ``early_stopping``, ``average`` or ``verbose``:
+    each would show or use an iterate other than the last, which is all the certificate covers.
+
+    Parameters
+    ----------
+    classes : sequence
+        The labels that may occur, in any order.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray
+        The released weights, in the scale of the features.
+    classes_ : ndarray
+        The declared classes, sorted.
+    n_iter_ : int
+        Steps run.
+    plan_ : Plan
+        The plan as executed.
+    certificate_ : Certificate
+        What is promised about the released weights.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import normalize
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = PrivateLogisticRegression(epsilon=4.0, delta=1e-6, data_norm=1.0, classes=[0, 1])
+    >>> model.fit(normalize(X), y).coef_.shape
+    (1, 30)
+    >>> model.certificate_.epsilon <= 4.0
+    True
+    """
+
+    def _loss(self) -> Loss:
+        labels = self._labels()
+        if len(labels) == 2:
+            return Logistic(intercept=self._intercept(), classes=labels)
+        return Softmax(intercept=self._intercept(), classes=labels)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes, in the order of ``classes_``.
+
+        Clipped gradients shift the scores that a probability belongs to. In two classes this is
+        undone: at the best score ``m`` for probability ``p`` the pulls of both classes balance,
+        ``p * slope(m) = (1 - p) * slope(-m)``, with the slopes as clipped in training.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 2:
+            return np.asarray(softmax(scores, axis=1))
+        loss, data_norm = self.plan_.loss, self.plan_.data_norm
+        norms = np.minimum(row_norms(self._features(X)), data_norm)
+        limit = np.inf if loss.clip is None else loss.clip
+        limit = limit / np.maximum(np.hypot(norms, loss.intercept), np.finfo(float).tiny)
+        up, down = np.minimum(expit(-scores), limit), np.minimum(expit(scores), limit)
+        positive = down / (up + down)
+        return np.column_stack([1.0 - positive, positive])
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """The logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLinearSVC(PrivateLinearClassifier):
+    """Differentially private support vector machine with a smoothed hinge, in two classes.
+
+    Facts, budget, attributes and what is left out on purpose: as in `PrivateLogisticRegression`.
+
+    Parameters
+    ----------
+    classes : sequence
+        The two labels that may occur.
+    width : float, default 0.5
+        Over which the hinge's corner is rounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> model = PrivateLinearSVC(epsilon=1.0, delta=1e-6, data_norm=1.0, classes=["no", "yes"])
+    >>> model.plan(n_samples=10_000, n_features=20).loss.kind
+    'smoothed_hinge'
+    """
+
+    width: float = 0.5
+
+    def _loss(self) -> Loss:
+        labels = self._labels()
+        if len(labels) != 2:
+            raise PlanError(
+                f"PrivateLinearSVC separates two classes; found {len(labels)}. "
+                "Use PrivateLogisticRegression for more."
+            )
+        return SmoothedHinge(intercept=self._intercept(), classes=labels, width=self.width)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

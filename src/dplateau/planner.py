@@ -1,0 +1,268 @@
+"""A good plan from public facts: sizes, bounds and the budget. It never sees the data.
+
+The rule (studied in docs/planner.md). Write ``R`` for the bound on the augmented feature norm,
+``mu`` for the Gaussian parameter of the budget, ``Delta`` for the gradient sensitivity, ``d`` for
+the number of weights and ``tau`` for step size times steps. Starting at 0,
+
+* what is not yet learned after ``tau`` is at most ``reach**2 / (2 tau R**2)``, the classical bound
+  for gradient descent towards weights of norm ``reach / R``;
+* noise adds at most ``min(kappa (tau R)**2 / 2, d tau / 4) * (Delta / (n mu))**2``: in flat
+  directions it adds up as a random walk, in curved ones it settles, whatever the step size.
+
+``tau`` minimises the sum. The step is ``STEP`` over the curvature, logistic gradients are clipped
+at half of ``R``, and all records take part in every step until that is too much work, from where
+on Poisson batches carry the same noise at less cost. A softmax may be clipped only if composition
+is all that is claimed; it nearly always pays (a third of the noise), so both kinds are forecast.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dplateau.accounting.calibration import calibrate
+from dplateau.accounting.currencies import gdp_of
+from dplateau.batches import Batches, FullBatch, Poisson
+from dplateau.domains import Domain, Everywhere
+from dplateau.errors import PlanError, non_negative, positive, whole
+from dplateau.losses import Huber, Logistic, Loss, SmoothedPinball, Softmax
+from dplateau.plan import Plan
+
+REACH = 15.0  # norm of the weights worth reaching, in units of 1/R: scores of about this size
+REACH_OF_TARGETS = 6.0  # the same for regression, in units of the residual's threshold
+INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
+SLOPE = 0.5  # gradients are clipped at this share of R: where all of them start in two classes
+STEP = 1.5  # step size times smoothness; 2 is the contraction limit
+LEAST_STEPS, MOST_STEPS = 20, 3000
+LEAST_BATCH = 256
+WORK = 6e10  # records read in all steps, times weights: about a minute on two cores
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """The public facts that a plan is made for."""
+
+    records: int
+    features: int
+    data_norm: float
+    relation: str
+    mu: float | None  # of the budget; None where the noise multiplier is given instead
+    work: float
+
+    def weights(self, loss: Loss) -> int:
+        return (self.features + (loss.intercept > 0)) * loss.outputs
+
+
+def suggest_plan(
+    loss: Loss,
+    n_samples: int,
+    n_features: int,
+    *,
+    data_norm: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    noise_multiplier: float | None = None,
+    neighboring_relation: str = "replace_one",
+    domain: Domain | None = None,
+    regularization: float | None = None,
+    l1: float = 0.0,
+    batches: Batches | None = None,
+    iterations: float | None = None,
+    step_size: Any = None,
+    hidden_state: bool | None = None,
+    work: float = WORK,
+) -> Plan:
+    """The plan with the least predicted excess loss for a budget, from public facts alone.
+
+    Whatever is given is kept; what is left out is chosen.
+
+    Parameters
+    ----------
+    loss : Loss
+        What to train. The plan's own loss may clip gradients (``plan.loss``): run that one.
+    n_samples, n_features : int
+        Records and features, the intercept excluded.
+    data_norm : float
+        The public bound on feature norms; longer rows are scaled down to it.
+    epsilon, delta : float
+        The budget; or give ``noise_multiplier``, and the plan spends what that costs.
+    iterations : int or math.inf, optional
+        ``inf``: an L2 penalty is chosen that makes the guarantee hold for any number of steps.
+    work : float
+        Compute budget: records read in all steps, times weights.
+
+    Returns
+    -------
+    Plan
+        Complete and calibrated: ``account(plan).epsilon(delta) <= epsilon``.
+
+    Examples
+    --------
+    >>> plan = suggest_plan(Logistic(intercept=0.25), 10_000, 20, data_norm=1.0,
+    ...                     epsilon=1.0, delta=1e-6)
+    >>> plan.batches, plan.hidden_state
+    (FullBatch(), True)
+    """
+    if (epsilon is None) == (noise_multiplier is None):
+        raise PlanError("give exactly one of epsilon and noise_multiplier.")
+    if epsilon is not None and delta is None:
+        raise PlanError("delta is missing: choose one far below 1 / n_samples, such as 1e-6.")
+    task = _Task(
+        records=whole("n_samples", n_samples),
+        features=whole("n_features", n_features),
+        data_norm=positive("data_norm", data_norm),
+        relation=neighboring_relation,
+        mu=None if epsilon is None else gdp_of(epsilon, delta),
+        work=positive("work", work),
+    )
+    given = {
+        "domain": Everywhere() if domain is None else domain,
+        "regularization": regularization,
+        "l1": l1,
+        "batches": batches,
+        "iterations": iterations,
+        "step_size": step_size,
+    }
+    kinds = _kinds(loss, task, hidden_state, endless=iterations == math.inf)
+    drafts = [_draft(task, *kind, given, noise_multiplier) for kind in kinds]
+    if epsilon is None:
+        return min(drafts, key=lambda plan: predicted_excess(plan, task.features))
+    if any(plan.diameter < math.inf or plan.regularization > 0 for plan in drafts):
+        # A plateau may make hidden iterates cheaper than composition: price every kind exactly.
+        drafts = [calibrate(plan, epsilon, delta) for plan in drafts]
+        return min(drafts, key=lambda plan: predicted_excess(plan, task.features))
+    best = min(drafts, key=lambda plan: predicted_excess(plan, task.features))
+    return calibrate(best, epsilon, delta)
+
+
+def predicted_excess(plan: Plan, n_features: int) -> float:
+    """The rule's forecast of the expected loss above the best, from public facts alone."""
+    loss, eta = _loss_of(plan), plan.step_size.largest(1)
+    norm = loss.augmented_norm(plan.data_norm)  # type: ignore[arg-type]
+    weights = (n_features + (loss.intercept > 0)) * loss.outputs
+    steps = min(plan.iterations, 1 / (eta * plan.regularization or math.inf) or plan.iterations)
+    spread = steps * (eta * plan.sigma) ** 2
+    noise = min(loss.curvature * norm**2 * spread / 2, weights * eta * plan.sigma**2 / 4)
+    return (_reach(loss) / norm) ** 2 / (2 * eta * steps) + noise
+
+
+def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, privacy: float) -> float:
+    """``tau``: step size times steps, by the rule in this module's head.
+
+    ``privacy`` is ``n mu``; ``norm`` the bound on augmented feature rows.
+    """
+    reach, kappa = _reach(loss), loss.curvature
+    noise = (sensitivity / (privacy * norm)) ** 2  # per unit of tau R**2
+
+    def excess(t: float) -> float:
+        return reach**2 / (2 * t) + min(kappa * t**2 / 2, weights * t / 4) * noise
+
+    walking = (reach**2 / (2 * kappa * noise)) ** (1 / 3)
+    settled = reach * math.sqrt(2 / (weights * noise))
+    return min(walking, settled, key=excess) / norm**2
+
+
+def _kinds(
+    loss: Loss, task: _Task, hidden_state: bool | None, *, endless: bool
+) -> list[tuple[Loss, bool]]:
+    """The losses to consider, each with whether its iterates may stay hidden.
+
+    A two-class loss is clipped for free. Softmax may be clipped only where composition is claimed.
+    """
+    clip = SLOPE * loss.augmented_norm(task.data_norm)
+    if isinstance(loss, Logistic) and loss.clip is None:
+        return [(dataclasses.replace(loss, clip=clip), hidden_state is not False)]
+    if not isinstance(loss, Softmax):
+        return [(loss, hidden_state is not False)]
+    shown = (loss if loss.clip is not None else dataclasses.replace(loss, clip=clip), False)
+    if loss.clip is not None or hidden_state is False:
+        return [shown]
+    return [(loss, True)] if hidden_state or endless else [shown, (loss, True)]
+
+
+def _draft(
+    task: _Task, loss: Loss, hidden: bool, given: dict[str, Any], noise_multiplier: float | None
+) -> Plan:
+    """A complete plan whose noise is what composition of its steps needs."""
+    lipschitz, smoothness = loss.constants(task.data_norm)
+    sensitivity = 2 * lipschitz if task.relation == "replace_one" else lipschitz
+    norm, weights = loss.augmented_norm(task.data_norm), task.weights(loss)
+    if task.mu is None:
+        assert noise_multiplier is not None
+        tau = _travel_at_noise(loss, noise_multiplier * lipschitz / task.records, weights, norm)
+    else:
+        tau = best_travel(loss, sensitivity, weights, norm, task.records * task.mu)
+    alpha = given["regularization"]
+    if alpha is None:
+        alpha = 1 / (math.sqrt(2) * tau) if given["iterations"] == math.inf else 0.0
+    curvature = smoothness if hidden else _curvature_at_start(loss, norm)
+    eta = given["step_size"] or STEP / (curvature + non_negative("regularization", alpha))
+    steps = given["iterations"]
+    if steps is None:
+        longest = eta if isinstance(eta, float | int) else max(eta)
+        steps = min(max(math.ceil(tau / longest), LEAST_STEPS), MOST_STEPS)
+    if given["step_size"] is None and steps < math.inf:
+        eta = min(eta, tau / steps)
+    noise = noise_multiplier
+    if noise is None:
+        walk = steps if steps < math.inf else 2 / (eta * alpha or 1.0)
+        noise = sensitivity / lipschitz * math.sqrt(walk) / task.mu
+    batches = given["batches"] or _batches(task, loss, steps)
+    if given["batches"] is None and task.mu is not None and not isinstance(batches, FullBatch):
+        noise *= batches.inclusion_probability(task.records)
+    return Plan(
+        records=task.records,
+        batches=batches,
+        iterations=steps,
+        step_size=eta,
+        noise_multiplier=noise,
+        regularization=alpha,
+        l1=given["l1"],
+        domain=given["domain"],
+        neighboring_relation=task.relation,
+        hidden_state=hidden,
+        dimension=weights,
+        loss=loss,
+        data_norm=task.data_norm,
+    )
+
+
+def _travel_at_noise(loss: Loss, sigma: float, weights: int, norm: float) -> float:
+    """``tau`` past which less is left to learn than the given noise hides."""
+    eta = STEP / (loss.curvature * norm**2)
+    settled = weights * eta * max(sigma, 1e-300) ** 2 / 4
+    return min((_reach(loss) / norm) ** 2 / (2 * settled), MOST_STEPS * eta)
+
+
+def _batches(task: _Task, loss: Loss, steps: float) -> Batches:
+    """All records, or as many as the work allows: sampling leaves the noise as it is."""
+    rows = task.work / (task.weights(loss) * min(steps, MOST_STEPS))
+    if rows >= task.records:
+        return FullBatch()
+    size = max(round(rows), LEAST_BATCH)
+    return Poisson(size) if size < task.records else FullBatch()
+
+
+def _curvature_at_start(loss: Loss, norm: float) -> float:
+    """Largest curvature at the weights 0: where steps need not contract, this sets their size."""
+    return loss.curvature * norm**2 if loss.outputs == 1 else norm**2 / loss.outputs
+
+
+def _reach(loss: Loss) -> float:
+    """Norm of the weights worth reaching, times ``R``; of all classes together for a softmax."""
+    if isinstance(loss, Huber):
+        return REACH_OF_TARGETS * loss.threshold
+    if isinstance(loss, SmoothedPinball):
+        return REACH_OF_TARGETS * loss.width
+    return REACH * math.sqrt(loss.outputs)
+
+
+def _loss_of(plan: Plan) -> Loss:
+    if plan.loss is None or plan.data_norm is None:
+        raise PlanError("the forecast needs the plan's loss and data_norm.")
+    return plan.loss
+
+
+__all__ = ["best_travel", "predicted_excess", "suggest_plan"]

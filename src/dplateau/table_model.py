@@ -1,0 +1,202 @@
+"""A trained model together with the encoding of the tables it reads, as plain JSON on disk.
+
+A model directory holds ``model.json`` (released weights, public schema) and ``certificate.json``.
+Neither holds data, seeds or anything computed from data but the released weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau import estimators
+from dplateau.columns import Boolean, Category, Column, Number, column_from_dict
+from dplateau.errors import DataError, PlanError
+from dplateau.estimators.base import PrivateLinearModel
+from dplateau.preprocessing import PublicTableEncoder, load_schema
+
+FORMAT = 1
+MODEL, CERTIFICATE = "model.json", "certificate.json"
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A fitted estimator, the encoder of its features, and the column it predicts.
+
+    Build one with `train`; `write` and `read` are inverse to each other.
+    """
+
+    estimator: PrivateLinearModel
+    encoder: PublicTableEncoder
+    target: str
+
+    @classmethod
+    def train(
+        cls, table: Any, schema: Mapping[str, Any] | str | Path, target: str, **options: Any
+    ) -> TableModel:
+        """Train on a table with named columns.
+
+        The target's entry in the schema chooses the model: a category or boolean column gives
+        `PrivateLogisticRegression` with its categories as classes, a number
+        `PrivateLinearRegression` with its bounds as target bounds.
+
+        Parameters
+        ----------
+        table : pyarrow Table, pandas DataFrame or mapping of columns
+        schema : mapping or path
+            As for `PublicTableEncoder`, with the target among its columns.
+        target : str
+            The column to predict.
+        **options
+            Parameters of the estimator: ``epsilon``, ``delta`` and so on.
+        """
+        encoder, column = _split(load_schema(schema), target)
+        estimator = _estimator_for(column, data_norm=encoder.data_norm, **options)
+        cells = table.column(target) if hasattr(table, "column") else table[target]
+        estimator.fit(encoder.transform(table), column.targets(cells))
+        return cls(estimator, encoder, target)
+
+    @property
+    def certificate(self) -> Any:
+        """What is promised about the released weights."""
+        return self.estimator.certificate_
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """A prediction for every row."""
+        return np.asarray(self.estimator.predict(self.encoder.transform(table)))
+
+    def predict_proba(self, table: Any) -> NDArray[np.float64] | None:
+        """The classes' probabilities for every row; None for a regression."""
+        if not hasattr(self.estimator, "predict_proba"):
+            return None
+        return np.asarray(self.estimator.predict_proba(self.encoder.transform(table)))
+
+    # -- on disk ----------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that predicting needs, as JSON values."""
+        model = self.estimator
+        if hasattr(model, "classes_"):
+            facts = {"classes": model.classes_.tolist()}
+        else:
+            facts = {"target_bounds": list(model.target_bounds)}
+        return {
+            "format": FORMAT,
+            "estimator": type(model).__name__,
+            "target": self.target,
+            **facts,
+            "schema": dict(load_schema(self.encoder.schema)),
+            "rows": self.encoder.rows,
+            "features": self.encoder.get_feature_names_out().tolist(),
+            "coef": model.coef_.tolist(),
+            "intercept": np.asarray(model.intercept_).tolist(),
+            "weights": model.weights_.tolist(),
+        }
+
+    def write(self, directory: str | Path, *, force: bool = False) -> list[Path]:
+        """Write model and certificate, all or nothing; the paths written.
+
+        An existing directory that is not empty is refused, unless ``force`` allows to replace the
+        files of these names in it.
+        """
+        directory = check_directory(directory, force=force)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        staged = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+        try:
+            (staged / MODEL).write_text(json.dumps(self.to_dict(), allow_nan=False) + "\n")
+            self.certificate.write(staged / CERTIFICATE)
+            directory.mkdir(exist_ok=True)
+            for name in (MODEL, CERTIFICATE):
+                os.replace(staged / name, directory / name)
+        finally:
+            shutil.rmtree(staged)
+        return [directory / MODEL, directory / CERTIFICATE]
+
+    @classmethod
+    def read(cls, directory: str | Path) -> TableModel:
+        """The model in a directory, ready to predict."""
+        from dplateau.certificate import Certificate
+
+        path = Path(directory) / MODEL
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            raise DataError(
+                f"there is no model in {str(directory)!r}: {MODEL} is missing or not readable. "
+                "Name the directory that `dplateau train --out` wrote."
+            ) from None
+        except ValueError:
+            raise DataError(f"{path.name} is not valid JSON. Train again.") from None
+        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+            raise DataError(f"{path.name} has an unknown format; this version reads {FORMAT}.")
+        try:
+            return cls._restored(stored, Certificate.read(path.with_name(CERTIFICATE)))
+        except (KeyError, TypeError, AttributeError):
+            raise DataError(f"{path.name} lacks a part of the model. Train again.") from None
+
+    @classmethod
+    def _restored(cls, stored: dict[str, Any], certificate: Any) -> TableModel:
+        encoder = PublicTableEncoder(stored["schema"], rows=stored["rows"]).fit()
+        facts = {key: stored[key] for key in ("classes", "target_bounds") if key in stored}
+        model = getattr(estimators, stored["estimator"])(
+            delta=certificate.delta,
+            data_norm=encoder.data_norm,
+            neighboring_relation=certificate.relation,
+            **facts,
+        )
+        if "classes" in stored:
+            model.classes_ = np.array(stored["classes"])
+        model.coef_ = np.array(stored["coef"], dtype=np.float64)
+        model.intercept_ = np.array(stored["intercept"], dtype=np.float64)
+        model.weights_ = np.array(stored["weights"], dtype=np.float64)
+        model.n_features_in_ = model.coef_.shape[-1]
+        model.certificate_, model.plan_ = certificate, certificate.plan
+        model.n_iter_ = int(certificate.plan.iterations)
+        if model.n_features_in_ != encoder.n_features_out_:
+            raise KeyError("coef")
+        return cls(model, encoder, stored["target"])
+
+
+def check_directory(directory: str | Path, *, force: bool) -> Path:
+    """The output directory, refused when it holds something and ``force`` was not given."""
+    directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise DataError(f"{str(directory)!r} is a file. Name a directory.")
+    if directory.is_dir() and any(directory.iterdir()) and not force:
+        raise DataError(
+            f"{str(directory)!r} is not empty. Choose another directory, or pass --force to "
+            "replace the model in it."
+        )
+    return directory
+
+
+def _split(schema: dict[str, Any], target: str) -> tuple[PublicTableEncoder, Column]:
+    """The encoder of all other columns, and the target's column."""
+    columns = dict(schema["columns"])
+    if target not in columns:
+        raise PlanError(
+            f"the target {target!r} is not in the schema, whose columns are "
+            f"{', '.join(map(repr, columns))}. Describe it there: its categories or bounds."
+        )
+    column = column_from_dict(target, columns.pop(target))
+    return PublicTableEncoder({"columns": columns}).fit(), column
+
+
+def _estimator_for(column: Column, **options: Any) -> PrivateLinearModel:
+    """The estimator that predicts such a column, with the facts that the schema states."""
+    if isinstance(column, Category):
+        options["classes"] = list(column.categories)
+    elif isinstance(column, Boolean):
+        options["classes"] = ["false", "true"]
+    elif isinstance(column, Number):
+        return estimators.PrivateLinearRegression(target_bounds=list(column.bounds), **options)
+    return estimators.PrivateLogisticRegression(**options)
