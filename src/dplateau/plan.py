@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -468,7 +469,7 @@ _PARTS: dict[type[Any], dict[str, type[Any]]] = {
     Loss: losses.KINDS,
 }
 
-_READERS = {
+_READERS: dict[str, Callable[[Any], Any]] = {
     "batches": batches_from_dict,
     "iterations": _number_or_inf,
     "step_size": schedule,

@@ -26,7 +26,7 @@ _SHARES = (1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.04, 0.08, 0.15, 0.25, 0.4, 0.6)
 
 
 class Chosen(NamedTuple):
-    """A bound with its parameters fixed: valid for every delta, best near the one it was made for."""
+    """A bound with its parameters fixed: valid for every delta, best near one of them."""
 
     name: str
     price: Price

@@ -113,7 +113,7 @@ class Survival:
 
 @dataclass(frozen=True)
 class VaryingSurvival:
-    """``S(R)`` for a varying schedule: ``energy[k]`` is the sum of ``varsigma^2`` over the last k."""
+    """``S(R)`` of a varying schedule; ``energy[k]`` sums ``varsigma^2`` over the last ``k``."""
 
     diameter: float
     largest: float  # the largest varsigma

@@ -43,7 +43,7 @@ def account(plan: Plan, delta: float = 1e-6) -> Guarantee:
     ...                domain=dp.L2Ball(1.0))
     >>> guarantee = account(plan)
     >>> round(guarantee.epsilon(1e-6), 3), guarantee.bound
-    (1.087, 'forgetting')
+    (0.431, 'forgetting')
     """
     return Guarantee(plan, check_delta(delta))
 

@@ -23,8 +23,8 @@ def hypotheses_of(plan: Plan, chosen: Chosen) -> tuple[str, ...]:
         checked += _contraction(plan)
     if chosen.name == FORGETTING:
         checked.append(
-            f"two copies of the chain fail to meet within the last {chosen.last_steps:g} steps with "
-            f"probability at most {chosen.failure:.3g}, which is part of delta"
+            f"two copies of the chain fail to meet within the last {chosen.last_steps:g} steps "
+            f"with probability at most {chosen.failure:.3g}, which is part of delta"
         )
     if chosen.name != COMPOSITION:
         checked.append("only the last iterate is released")

@@ -257,12 +257,11 @@ class _Tilted:
         first = int(place.min())
         index = (place - first).astype(np.int64)
         size = int(index.max()) + 2
-        probs = np.bincount(index, self.probs * (1 - up) * np.exp(-self.theta * gap), size)
-        probs += np.bincount(
-            index + 1, self.probs * up * np.exp(self.theta * (spacing - gap)), size
-        )
-        probs, log_mass = _normalised(probs, self.log_mass)
-        losses = spacing * (first + np.arange(size))
+        down = self.probs * (1 - up) * np.exp(-self.theta * gap)
+        upward = self.probs * up * np.exp(self.theta * (spacing - gap))
+        split = _sums(index, down, size) + _sums(index + 1, upward, size)
+        probs, log_mass = _normalised(split, self.log_mass)
+        losses = spacing * (first + np.arange(size, dtype=np.float64))
         return first, _Tilted(self.theta, losses, probs, log_mass, self.astray)
 
     def window(self, copies: int, lost: float) -> tuple[float, float]:
@@ -299,7 +298,8 @@ class _Tilted:
         low, high = grid.window(copies, lost)  # anew: the split has widened the law a little
         first_of_sum = math.floor(low / spacing)
         size = fft.next_fast_len(math.ceil(high / spacing) - first_of_sum + 2, real=True)
-        wrapped = np.bincount(np.arange(first, first + grid.probs.size) % size, grid.probs, size)
+        places = np.arange(first, first + grid.probs.size, dtype=np.int64) % size
+        wrapped = _sums(places, grid.probs, size)
         summed = fft.irfft(fft.rfft(wrapped) ** copies, size)
         return _Tilted(
             self.theta,
@@ -370,6 +370,10 @@ class _Tilted:
             math.log(worth) + self.log_mass - self.theta * epsilon if worth > 0 else -math.inf
         )
         return float(np.logaddexp(log_finite, math.log(infinity) if infinity > 0 else -math.inf))
+
+
+def _sums(index: NDArray[np.int64], weights: Vector, size: int) -> Vector:
+    return np.asarray(np.bincount(index, weights, size), dtype=np.float64)
 
 
 def _normalised(probs: Vector, log_mass: float) -> tuple[Vector, float]:

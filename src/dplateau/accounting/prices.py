@@ -1,7 +1,7 @@
 """Prices: what a stretch of steps costs, in whatever currency the theorem gave it.
 
-A price answers ``epsilon(delta)`` and ``delta(epsilon)`` with upper bounds that hold for both orders
-of the two worlds.
+A price answers ``epsilon(delta)`` and ``delta(epsilon)`` with upper bounds that hold for both
+orders of the two worlds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -20,7 +20,8 @@ from dplateau.accounting.loss_law import Composition, gaussian_law
 from dplateau.accounting.sampled import StepLaws, both_orders
 
 Vector = NDArray[np.float64]
-PLD = privacy_loss_distribution.PrivacyLossDistribution
+PLD: TypeAlias = Any  # dp_accounting's PrivacyLossDistribution, which carries no types
+_pld = privacy_loss_distribution.PrivacyLossDistribution
 
 
 class Price(Protocol):
@@ -56,7 +57,7 @@ class Gaussian:
         return gdp_tradeoff(self.mu, type_one)
 
     def pld(self, interval: float) -> PLD:
-        return PLD(Composition(((gaussian_law(self.mu), 1),)).pmf(interval))
+        return _pld(Composition(((gaussian_law(self.mu), 1),)).pmf(interval))
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Composed:
     def pld(self, interval: float) -> PLD:
         if not self.parts:
             return Gaussian(self.crude).pld(interval)
-        return PLD(*(order.pmf(interval) for order in self.orders))
+        return _pld(*(order.pmf(interval) for order in self.orders))
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class WithFailure:
         """
         inner = self.price.pld(interval)
         orders = [inner._pmf_remove] if inner._symmetric else [inner._pmf_remove, inner._pmf_add]
-        return PLD(*(_failing(pmf.to_dense_pmf(), self.failure) for pmf in orders))
+        return _pld(*(_failing(pmf.to_dense_pmf(), self.failure) for pmf in orders))
 
 
 def _failing(pmf: pld_pmf.DensePLDPmf, failure: float) -> pld_pmf.DensePLDPmf:

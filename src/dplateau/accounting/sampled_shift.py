@@ -72,7 +72,8 @@ def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
     active = int(np.argmax(levels <= upper))
     paid = np.maximum(levels[active] * weight - owed, 0.0)
     total = float(weight @ paid)
-    return paid * (debt / total * (1 + 1e-12)) if 0 < total < debt else paid
+    short = debt / total * (1 + 1e-12) if 0 < total < debt else 1.0
+    return np.asarray(paid * short)
 
 
 def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
@@ -114,11 +115,10 @@ def _payments(plan: Plan, last: int, q: float) -> tuple[Vector, Vector, Vector]:
     """``(hit, payment, copies)`` of the distinct steps of a window."""
     if _even(plan):
         steps = plan.steps(0, 1)
-        payment = plan.diameter / float(steps.spread[0]) / last
-        return steps.shift / steps.spread, np.array([payment]), np.array([last])
+        evenly = plan.diameter / float(steps.spread[0]) / last
+        return steps.shift / steps.spread, np.array([evenly]), np.array([float(last)])
     hit, weight, debt = window(plan, last)
-    payment = water_filling(q * hit, weight, debt)
-    return hit, payment, np.ones(last, dtype=np.int64)
+    return hit, water_filling(q * hit, weight, debt), np.ones(last)
 
 
 def _second_order(plan: Plan, q: float, last: int) -> float:

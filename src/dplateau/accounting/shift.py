@@ -1,14 +1,15 @@
 """Amplification by iteration for deterministic batches (theory, section 4).
 
 Shifted interpolation (Bok, Su and Altschuler 2024) turns a debt of distance between the two worlds
-into Gaussian privacy: each step may pay off a part ``a_k`` of it at the price ``(a_k/varsigma_k)^2``.
-Full batches are cyclic batches with one batch per epoch.
+into Gaussian privacy: each step may pay off a part ``a_k`` of it for ``(a_k/varsigma_k)^2``. Full
+batches are cyclic batches with one batch per epoch.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -127,7 +128,7 @@ def _constant_windows(plan: Plan, diameter: float) -> Shift:
         most = (longest - 1 - before) // cycle.period + 1
         if most < 1:
             continue
-        hits = minimise_over_integers(lambda m, b=before: cycle.mu(m, b, start), 1, int(most))
+        hits = minimise_over_integers(partial(cycle.mu, before=before, start=start), 1, int(most))
         length = (hits - 1) * cycle.period + 1 + before
         best = min(best, Shift(cycle.mu(hits, before, start), length))
     return best
@@ -163,7 +164,7 @@ def minimise_over_integers(
     """Where ``value`` is least, for functions with one valley: a geometric scan, then narrowing."""
     if high <= low:
         return low
-    grid = sorted({int(round(g)) for g in np.geomspace(max(low, 1), high, points)} | {low, high})
+    grid = sorted({round(float(g)) for g in np.geomspace(max(low, 1), high, points)} | {low, high})
     values = {g: value(g) for g in grid}
     best = min(grid, key=lambda g: values[g])
     place = grid.index(best)
@@ -171,10 +172,9 @@ def minimise_over_integers(
     while right - left > 2:
         third = max((right - left) // 3, 1)
         one, two = left + third, right - third
-        if one >= two:
-            break
         if value(one) <= value(two):
             right = two
         else:
             left = one
-    return min({best, *range(left, right + 1)}, key=value)
+    candidates: list[int] = [best, *range(left, right + 1)]
+    return min(candidates, key=value)
