@@ -89,14 +89,14 @@ def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Problem:
     scale = np.empty(records)
     for lower, upper in _scan(matrix):
         kernels.bound_rows(rows, bound, margin, lower, scale[lower:upper])
-        release_pages(matrix)
+        release_pages(rows)
     scale[~usable] = 0.0
     norms = np.empty(0)
     if loss.clip is not None:
         norms = np.empty(records)
         for lower, upper in _scan(matrix):
             kernels.bounded_norms(rows, scale, loss.intercept, lower, norms[lower:upper])
-            release_pages(matrix)
+            release_pages(rows)
     return Problem(
         rows=rows,
         features=features,

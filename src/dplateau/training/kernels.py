@@ -78,10 +78,9 @@ def slope(loss: int, first: float, second: float, score: float, target: float) -
     """The derivative of a scalar loss by the score: `Loss.slope`, one record at a time."""
     if loss == LOGISTIC:
         agreement = target * score
-        if agreement >= 0:
-            small = math.exp(-agreement)
-            return -target * (small / (1.0 + small))
-        return -target / (1.0 + math.exp(agreement))
+        small = math.exp(-abs(agreement))
+        # A choice of values, not of branches: half of them would be mispredicted.
+        return -target * ((small if agreement >= 0 else 1.0) / (1.0 + small))
     if loss == SMOOTHED_HINGE:
         return -target * min(max((1.0 - target * score) / first, 0.0), 1.0)
     if loss == HUBER:
@@ -167,11 +166,26 @@ def _scores_of(rows, index, weights, out):  # type: ignore[no-untyped-def]
     if isinstance(rows, types.Array):
 
         def by_rows(rows, index, weights, out):  # type: ignore[no-untyped-def]
-            for r in range(index.size):
-                total = 0.0
+            r = 0
+            while r + 4 <= index.size:  # four rows share each load of a weight
+                a, b = rows[index[r]], rows[index[r + 1]]
+                c, d = rows[index[r + 2]], rows[index[r + 3]]
+                sum_a = sum_b = sum_c = sum_d = 0.0
                 for j in range(rows.shape[1]):
-                    total += rows[index[r], j] * weights[j]
-                out[r] = total
+                    weight = weights[j]
+                    sum_a += a[j] * weight
+                    sum_b += b[j] * weight
+                    sum_c += c[j] * weight
+                    sum_d += d[j] * weight
+                out[r], out[r + 1], out[r + 2], out[r + 3] = sum_a, sum_b, sum_c, sum_d
+                r += 4
+            while r < index.size:
+                a = rows[index[r]]
+                sum_a = 0.0
+                for j in range(rows.shape[1]):
+                    sum_a += a[j] * weights[j]
+                out[r] = sum_a
+                r += 1
 
         return by_rows
 
@@ -201,10 +215,20 @@ def _accumulate_of(rows, index, coefficients, gradient):  # type: ignore[no-unty
     if isinstance(rows, types.Array):
 
         def by_rows(rows, index, coefficients, gradient):  # type: ignore[no-untyped-def]
-            for r in range(index.size):
-                factor = coefficients[r]
+            r = 0
+            while r + 4 <= index.size:  # four rows share each pass over the gradient
+                a, b = rows[index[r]], rows[index[r + 1]]
+                c, d = rows[index[r + 2]], rows[index[r + 3]]
+                of_a, of_b = coefficients[r], coefficients[r + 1]
+                of_c, of_d = coefficients[r + 2], coefficients[r + 3]
                 for j in range(rows.shape[1]):
-                    gradient[j] += rows[index[r], j] * factor
+                    gradient[j] += a[j] * of_a + b[j] * of_b + c[j] * of_c + d[j] * of_d
+                r += 4
+            while r < index.size:
+                a, of_a = rows[index[r]], coefficients[r]
+                for j in range(rows.shape[1]):
+                    gradient[j] += a[j] * of_a
+                r += 1
 
         return by_rows
 
@@ -322,7 +346,7 @@ def _add_softmax_gradients(  # type: ignore[no-untyped-def]
     factors = np.empty(block)
     gathered = np.empty((block, weights.shape[0]))
     slopes = np.empty((block, classes))
-    product = np.empty(weights.shape)
+    product = np.empty((classes, weights.shape[0]))
     for lower in range(start, stop, max(block, 1)):
         count = _usable(problem, rows, lower, min(lower + block, stop), kept)
         for r in range(count):
@@ -338,8 +362,17 @@ def _add_softmax_gradients(  # type: ignore[no-untyped-def]
                 size *= problem.norms[i]
                 if size > problem.clip:
                     slopes[r] *= problem.clip / size
-        np.dot(gathered[:count].T, slopes[:count], product)
-        out += product
+        np.dot(slopes[:count].T, gathered[:count], product)
+        for k in range(classes):
+            for j in range(weights.shape[0]):
+                out[j, k] += product[k, j]
+
+
+@compiled
+def batch_gradient(problem: Any, weights: Any, rows: Any, start: int, stop: int, out: Any) -> None:
+    """The sum of a batch's gradients, written over ``out``."""
+    out[:] = 0.0
+    add_gradients(problem, weights, rows, start, stop, out)
 
 
 # -- batches --------------------------------------------------------------------------------------
@@ -476,16 +509,22 @@ def advance(
     gradient = np.empty_like(weights)
     chosen = np.empty(0 if motion.batches == CONTIGUOUS else motion.size, np.int64)
     for t in range(etas.size):
-        gradient[:] = 0.0
         rows, start, stop = draw_batch(motion, records, first_step + t, choice, marked, chosen)
-        add_gradients(problem, weights, rows, start, stop, gradient)
+        batch_gradient(problem, weights, rows, start, stop, gradient)
         move(motion, etas[t], sigmas[t], gradient.reshape(-1), noise, weights.reshape(-1))
 
 
 @compiled
 def advance_each(
-    problem: Any, motion: Any, etas: Any, sigmas: Any, streams: Any, marked: Any, weights: Any
+    problem: Any,
+    motion: Any,
+    first_step: int,
+    etas: Any,
+    sigmas: Any,
+    streams: Any,
+    marked: Any,
+    weights: Any,
 ) -> None:
-    """Run the whole plan once for every model ``weights[k]``, one after another."""
+    """`advance` for every model ``weights[k]``, one after another."""
     for k in range(weights.shape[0]):
-        advance(problem, motion, 0, etas, sigmas, streams, marked, weights[k])
+        advance(problem, motion, first_step, etas, sigmas, streams, marked, weights[k])

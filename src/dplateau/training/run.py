@@ -10,7 +10,7 @@ Both penalties act on all weights, the intercept's too.
 from __future__ import annotations
 
 import math
-import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 from dplateau.errors import PlanError, whole
 from dplateau.losses import Loss
 from dplateau.plan import Plan
-from dplateau.training import data, kernels, noise
+from dplateau.training import kernels, noise
 from dplateau.training.checkpoint import Checkpoint
-from dplateau.training.motion import motion_of
 from dplateau.training.progress import Progress
+from dplateau.training.session import Session, processors, single_threaded_blas
 from dplateau.training.stopping import Clock, Pace, check_ends, earliest_end
 
 Array = NDArray[np.float64]
 
-_REPEATS_PER_STREAM = 32
+_PRODUCTS_BETWEEN_LOOKS = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,13 +141,19 @@ def release(
     seeded = random_state is not None
     _check_options(seeded, checkpoint, allow_intermediate, callback, certificate, delta)
     executed = plan.replace(hidden_state=False) if allow_intermediate else plan
-    clock = Clock(time_budget, stop_at)
-    check_ends(executed, clock)
-    session = _Session(executed, loss, X, y, random_state)
+    check_ends(executed, Clock(time_budget, stop_at))
+    session = Session(executed, loss, X, y)
     keeper = _as_checkpoint(checkpoint)
-    session.resume(keeper)
-    with clock.listening(), Progress(progress, executed.iterations, session.step) as display:
-        session.run(clock, keeper, callback, display)
+    _resume(session, keeper)
+    (streams,) = noise.open_streams(random_state, 1)
+    session.advance(0, streams)  # compiles, before the clock is read
+    clock = Clock(time_budget, stop_at)
+    with (
+        clock.listening(),
+        single_threaded_blas(),
+        Progress(progress, executed.iterations, session.step) as display,
+    ):
+        _carry(session, streams, clock, keeper, callback, display)
     ended = executed.replace(iterations=session.step)
     grid = noise.release_grid(executed, session.step)
     outcome = Release(
@@ -180,104 +186,69 @@ def run_many(
         raise PlanError(
             "run_many needs a finite number of iterations; found inf. Use plan.replace(iterations=)"
         )
-    session = _Session(plan, loss, X, y, random_state, open_streams=False)
+    session = Session(plan, loss, X, y)
     steps = int(plan.iterations)
     etas, sigmas = session.schedule(0, steps)
     models = np.repeat(session.weights[None], repeats, axis=0)
-    groups = [
-        models[lower : lower + _REPEATS_PER_STREAM]
-        for lower in range(0, repeats, _REPEATS_PER_STREAM)
-    ]
+    per_stream = min(max(repeats // 16, 1), 32)
+    groups = [models[lower : lower + per_stream] for lower in range(0, repeats, per_stream)]
     streams = noise.open_streams(random_state, len(groups))
+    # Compiled code hears no Ctrl-C, so it is left about every second.
+    at_once = max(int(_PRODUCTS_BETWEEN_LOOKS / (session.step_products * per_stream + 1000)), 1)
+    ended = threading.Event()
 
     def train(group: Array, pair: noise.Streams) -> None:
         marked = np.zeros_like(session.marked)
-        kernels.advance_each(session.problem, session.motion, etas, sigmas, pair, marked, group)
+        for lower in range(0, steps, at_once):
+            if ended.is_set():
+                return
+            part = slice(lower, lower + at_once)
+            kernels.advance_each(
+                session.problem, session.motion, lower, etas[part], sigmas[part], pair, marked,
+                group,
+            )  # fmt: skip
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(train, groups, streams))
+    with single_threaded_blas(), ThreadPoolExecutor(processors()) as pool:
+        try:
+            list(pool.map(train, groups, streams))
+        finally:
+            ended.set()
     return noise.round_to_grid(models, noise.release_grid(plan, steps))
 
 
-class _Session:
-    """The secret state of a run: data, weights, streams."""
+def _carry(
+    session: Session,
+    streams: noise.Streams,
+    clock: Clock,
+    keeper: Checkpoint | None,
+    callback: Callable[[int, Array], object] | None,
+    display: Progress,
+) -> None:
+    """Step until the plan, the clock or the user ends it; at least one step in all."""
+    plan = session.plan
+    pace = Pace(most=1 if callback else session.most_steps)
+    least = earliest_end(plan)
+    saved = time.monotonic()
+    while session.step < plan.iterations and (clock.left > 0 or session.step < least):
+        began = time.monotonic()
+        steps = int(min(pace.steps(clock.left), plan.iterations - session.step))
+        session.advance(steps, streams)
+        now = time.monotonic()
+        pace.record(steps, now - began)
+        display.show(session.step)
+        if callback is not None:
+            grid = noise.release_grid(plan, session.step)
+            callback(session.step, noise.round_to_grid(session.weights, grid))
+        if keeper is not None and now - saved >= keeper.every:
+            keeper.save(session.fingerprint, session.step, session.weights)
+            saved = now
 
-    def __init__(
-        self,
-        plan: Plan,
-        loss: Loss,
-        X: Any,
-        y: Any,
-        random_state: noise.Seed,
-        *,
-        open_streams: bool = True,
-    ) -> None:
-        self.plan, self.loss = plan, loss
-        self.problem = data.load(plan, loss, X, y)
-        self.motion = motion_of(plan)
-        self.streams = noise.open_streams(random_state, 1)[0] if open_streams else None
-        shape = data.weight_shape(loss, self.problem.features)
-        self.weights: Array = plan.domain.project(np.zeros(shape))
-        random_batches = self.motion.batches != kernels.CONTIGUOUS
-        self.marked = np.zeros(self.problem.scale.size if random_batches else 0, np.uint8)
-        self.step = 0
-        self._sigma = plan.sigma_schedule
 
-    def schedule(self, start: int, stop: int) -> tuple[Array, Array]:
-        etas = np.ascontiguousarray(self.plan.step_size.values(start, stop))
-        sigmas = np.ascontiguousarray(self._sigma.values(start, stop))
-        return etas.copy(), sigmas.copy()
-
-    @property
-    def fingerprint(self) -> str:
-        """The plan's, and the loss's where the plan does not hold it."""
-        return f"{self.plan.fingerprint()} {self.loss!r}"
-
-    def resume(self, keeper: Checkpoint | None) -> None:
-        if keeper is not None:
-            step, weights = keeper.load(self.fingerprint, self.weights.shape)
-            if step:
-                self.step, self.weights = step, weights
-
-    def advance(self, steps: int) -> None:
-        etas, sigmas = self.schedule(self.step, self.step + steps)
-        kernels.advance(
-            self.problem,
-            self.motion,
-            self.step,
-            etas,
-            sigmas,
-            self.streams,
-            self.marked,
-            self.weights,
-        )
-        self.step += steps
-
-    def run(
-        self,
-        clock: Clock,
-        keeper: Checkpoint | None,
-        callback: Callable[[int, Array], object] | None,
-        display: Progress,
-    ) -> None:
-        """Step until the plan, the clock or the user ends it; at least one step in all."""
-        pace = Pace(most=1 if callback else 1 << 30)
-        least = earliest_end(self.plan)
-        saved = time.monotonic()
-        self.advance(0)  # compiles, before any clock is read
-        while self.step < self.plan.iterations and (clock.left > 0 or self.step < least):
-            began = time.monotonic()
-            steps = int(min(pace.steps(clock.left), self.plan.iterations - self.step))
-            self.advance(steps)
-            now = time.monotonic()
-            pace.record(steps, now - began)
-            display.show(self.step)
-            if callback is not None:
-                grid = noise.release_grid(self.plan, self.step)
-                callback(self.step, noise.round_to_grid(self.weights, grid))
-            if keeper is not None and now - saved >= keeper.every:
-                keeper.save(self.fingerprint, self.step, self.weights)
-                saved = now
+def _resume(session: Session, keeper: Checkpoint | None) -> None:
+    if keeper is not None:
+        step, weights = keeper.load(session.fingerprint, session.weights.shape)
+        if step:
+            session.step, session.weights = step, weights
 
 
 def _as_checkpoint(checkpoint: str | Path | Checkpoint | None) -> Checkpoint | None:

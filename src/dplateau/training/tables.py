@@ -110,18 +110,25 @@ def _unnamed_file(directory: Path) -> Any:
         yield file
 
 
-def mapped_file(matrix: Any) -> mmap.mmap | None:
+def _mapping(array: Any) -> mmap.mmap | None:
     """The file mapping under an array, if its pages may be dropped and read again."""
-    base = matrix
+    base = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and base.mode == "c":
-            return None
+            return None  # changed pages exist in memory only
         base = base.base
-    return base if isinstance(base, mmap.mmap) else None
+    return base if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") else None
 
 
-def release_pages(matrix: Any) -> None:
-    """Give the pages of a memory map back, so that reading it all does not fill memory."""
-    mapping = mapped_file(matrix)
-    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
-        mapping.madvise(mmap.MADV_DONTNEED)
+def is_mapped(rows: Any) -> bool:
+    """Whether a matrix (or any array of a CSR one) lies in a memory-mapped file."""
+    parts = rows if isinstance(rows, tuple) else (rows,)
+    return any(_mapping(part) is not None for part in parts)
+
+
+def release_pages(rows: Any) -> None:
+    """Give the pages of memory maps back, so that reading them all does not fill memory."""
+    for part in rows if isinstance(rows, tuple) else (rows,):
+        mapping = _mapping(part)
+        if mapping is not None:
+            mapping.madvise(mmap.MADV_DONTNEED)

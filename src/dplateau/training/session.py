@@ -1,0 +1,183 @@
+"""The secret state of a run (data, weights, streams) and how it is carried forward."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from dplateau.losses import Loss
+from dplateau.plan import Plan
+from dplateau.training import data, kernels, noise
+from dplateau.training.motion import motion_of
+from dplateau.training.tables import is_mapped, release_pages
+
+Array = NDArray[np.float64]
+
+_WIDE_STEP = 2_000_000  # products of one step from which handing halves to threads pays
+_RESIDENT_BYTES = 1 << 28  # how much of a memory map may be resident at once
+_FAULT_BYTES = 1 << 16  # a page fault maps about so much around the byte that was read
+
+
+class Session:
+    """One model in training, or the common part of many."""
+
+    def __init__(self, plan: Plan, loss: Loss, X: Any, y: Any) -> None:
+        self.plan, self.loss = plan, loss
+        self.problem = data.load(plan, loss, X, y)
+        self.motion = motion_of(plan)
+        shape = data.weight_shape(loss, self.problem.features)
+        self.weights: Array = plan.domain.project(np.zeros(shape))
+        self.step = 0
+        self._sigma = plan.sigma_schedule
+
+    @cached_property
+    def marked(self) -> NDArray[np.uint8]:
+        """The sampler's scratch: a byte per record, nothing where batches are slices."""
+        scattered = self.motion.batches != kernels.CONTIGUOUS
+        return np.zeros(self.problem.scale.size if scattered else 0, np.uint8)
+
+    @property
+    def fingerprint(self) -> str:
+        """What binds a checkpoint: the plan, and the loss where the plan does not hold it."""
+        return f"{self.plan.fingerprint()} {self.loss!r}"
+
+    def schedule(self, start: int, stop: int) -> tuple[Array, Array]:
+        """Step sizes and noise levels of iterations ``start`` to ``stop - 1``."""
+        return (
+            np.array(self.plan.step_size.values(start, stop)),
+            np.array(self._sigma.values(start, stop)),
+        )
+
+    @cached_property
+    def step_products(self) -> float:
+        """Multiplications in one product of a batch with the weights."""
+        rows = min(self.motion.divisor, self.problem.scale.size)
+        return float(rows * _stored_per_row(self.problem) * (self.weights.size / self._entries))
+
+    @property
+    def _entries(self) -> int:
+        return int(self.weights.shape[0])
+
+    @cached_property
+    def step_bytes(self) -> float:
+        """Bytes of a memory map that one step makes resident; 0 for data in memory."""
+        if not is_mapped(self.problem.rows):
+            return 0.0
+        around = 0 if self.motion.batches == kernels.CONTIGUOUS else _FAULT_BYTES
+        return float(self.motion.divisor * (_stored_per_row(self.problem) * 8 + around))
+
+    @property
+    def most_steps(self) -> int:
+        """Steps that may be run before pages of a memory map are given back."""
+        return max(int(_RESIDENT_BYTES / self.step_bytes), 1) if self.step_bytes else 1 << 30
+
+    def advance(self, steps: int, streams: noise.Streams) -> None:
+        """Run the next ``steps`` iterations of the plan."""
+        etas, sigmas = self.schedule(self.step, self.step + steps)
+        if steps and (self.step_products > _WIDE_STEP or self.step_bytes > _RESIDENT_BYTES):
+            self._advance_in_threads(etas, sigmas, streams)
+        else:
+            kernels.advance(
+                self.problem, self.motion, self.step, etas, sigmas, streams, self.marked,
+                self.weights,
+            )  # fmt: skip
+        self.step += steps
+        if self.step_bytes:
+            release_pages(self.problem.rows)
+
+    def _advance_in_threads(self, etas: Array, sigmas: Array, streams: noise.Streams) -> None:
+        """The same steps, each batch cut into pieces that the processors share."""
+        on_noise, on_choice = streams
+        gradients = np.empty((processors(), *self.weights.shape))
+        chosen = np.empty(self.motion.size if self.marked.size else 0, np.int64)
+        for t, (eta, sigma) in enumerate(zip(etas, sigmas, strict=True)):
+            rows, start, stop = kernels.draw_batch(
+                self.motion, self.problem.scale.size, self.step + t, on_choice, self.marked, chosen
+            )
+            total = np.zeros(self.weights.shape)
+            for lower, upper in self._pieces(start, stop):
+                self._share(rows, lower, upper, gradients)
+                total += gradients.sum(axis=0)
+                if self.step_bytes:
+                    release_pages(self.problem.rows)
+            kernels.move(
+                self.motion, eta, sigma, total.reshape(-1), on_noise, self.weights.reshape(-1)
+            )
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The batch in ranges whose pages may be resident together."""
+        per_record = self.step_bytes / self.motion.divisor
+        size = max(int(_RESIDENT_BYTES / per_record), 1) if per_record else stop - start
+        for lower in range(start, stop, max(size, 1)):
+            yield lower, min(lower + size, stop)
+
+    def _share(self, rows: NDArray[np.int64], start: int, stop: int, out: Array) -> None:
+        cuts = np.linspace(start, stop, len(out) + 1).astype(int)
+
+        def part(k: int) -> None:
+            kernels.batch_gradient(
+                self.problem, self.weights, rows, int(cuts[k]), int(cuts[k + 1]), out[k]
+            )
+
+        list(_pool().map(part, range(len(out))))
+
+
+def _stored_per_row(problem: kernels.Problem) -> float:
+    """Features per row, or the mean number of stored entries of a CSR matrix."""
+    if isinstance(problem.rows, tuple):
+        return len(problem.rows[0]) / max(problem.scale.size, 1)
+    return problem.features
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_LOCK = threading.RLock()
+_POOLS: dict[int, ThreadPoolExecutor] = {}
+
+
+def _pool() -> ThreadPoolExecutor:
+    """This process's threads (a forked child cannot use its parent's)."""
+    with _LOCK:
+        if os.getpid() not in _POOLS:
+            _POOLS.clear()
+            _POOLS[os.getpid()] = ThreadPoolExecutor(processors(), "dplateau")
+        return _POOLS[os.getpid()]
+
+
+_blas_users = 0
+_blas_limit: Any = None
+
+
+@contextlib.contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Keep BLAS to the calling thread while any run lasts: our blocks fit one core's cache.
+
+    Counted, so that runs in several threads end in any order and the first setting comes back.
+    """
+    global _blas_users, _blas_limit
+    with _LOCK:
+        if _blas_users == 0:
+            _blas_limit = ThreadpoolController().limit(limits=1, user_api="blas")
+            _blas_limit.__enter__()
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limit.__exit__(None, None, None)
