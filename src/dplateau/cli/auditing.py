@@ -1,0 +1,134 @@
+"""``dplateau audit``: attack a plan's guarantee with many trained models."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dplateau.cli import app
+from dplateau.errors import DataError, PlanError
+from dplateau.losses import Huber, Loss, SmoothedPinball
+from dplateau.plan import Plan
+
+
+@app.command()
+def audit(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A plan (JSON), a certificate, or the directory of a trained model.",
+            exists=True,
+        ),
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Other records: an .npz file with X and y. Default: a synthetic table."),
+    ] = None,
+    features: Annotated[
+        int | None, typer.Option(min=1, help="Columns of the synthetic table.")
+    ] = None,
+    canary: Annotated[
+        str | None,
+        typer.Option(help="dense, unused, opposite, or walk (where the exact answer is known)."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Models per world.")] = 1000,
+    confidence: Annotated[float, typer.Option(help="Of all statements together.")] = 0.95,
+    delta: Annotated[float | None, typer.Option(help="Where epsilon is read off.")] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Audit so many steps instead of the plan's.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Make the audit reproducible.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a section for the report here.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
+    ] = False,
+) -> None:
+    """Train models with and without a canary; exit code 1 if they contradict the guarantee."""
+    from dplateau.auditing import audit as attack
+
+    stored = _stored(source)
+    plan = Plan.from_dict(stored.get("plan", stored))
+    if iterations is not None:
+        plan = plan.replace(iterations=iterations)
+    loss = plan.loss or _steepest(plan)
+    canary = canary or ("walk" if data is None and _walks(plan, loss) else "dense")
+    X, y = (None, None)
+    if canary != "walk":
+        X, y = _table(plan, loss, data, features or _features(stored, loss))
+    result = attack(
+        plan,
+        loss,
+        X,
+        y,
+        canary=canary,
+        repeats=repeats,
+        confidence=confidence,
+        delta=delta or stored.get("guarantee", {}).get("delta", 1e-5),
+        random_state=seed,
+        progress=not as_json,
+    )
+    if html is not None:
+        html.write_text(result.to_html(), encoding="utf-8")
+    print(result.to_json() if as_json else result.summary())
+    if result.violations:
+        raise typer.Exit(1)
+
+
+def _stored(source: Path) -> dict[str, Any]:
+    """The JSON object of a plan or certificate."""
+    from dplateau.report import certificate_path
+
+    path = certificate_path(source)
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise PlanError(
+            f"{path.name} is not a readable JSON file. Pass a plan (plan.to_json()), a "
+            "certificate, or the directory that `dplateau train` wrote."
+        ) from None
+    if not isinstance(stored, dict):
+        raise PlanError(f"{path.name} holds no JSON object, so it is neither plan nor certificate.")
+    return stored
+
+
+def _steepest(plan: Plan) -> Loss:
+    """A loss that attains both constants of a plan stated without one."""
+    if not 0 < plan.smoothness < math.inf:
+        raise PlanError(
+            f"no loss of ours attains smoothness={plan.smoothness:g}. Give the plan a loss and its "
+            "data_norm, or a finite positive smoothness."
+        )
+    return Huber(threshold=plan.lipschitz / math.sqrt(plan.smoothness))
+
+
+def _walks(plan: Plan, loss: Loss) -> bool:
+    """Whether the one-dimensional walk can be built for this plan."""
+    linear = isinstance(loss, (Huber, SmoothedPinball)) and loss.intercept == 0
+    return linear and plan.dimension in (None, 1)
+
+
+def _features(stored: dict[str, Any], loss: Loss) -> int:
+    """Columns of a certified model's table; 20 where nothing is known."""
+    shape = stored.get("model", {}).get("shape")
+    return max(1, int(shape[0]) - (loss.intercept > 0)) if shape else 20
+
+
+def _table(plan: Plan, loss: Loss, data: Path | None, features: int) -> tuple[Any, Any]:
+    import numpy as np
+
+    from dplateau.auditing.synthetic import synthetic_table
+
+    if data is None:
+        return synthetic_table(plan, loss, features)
+    try:
+        with np.load(data) as arrays:
+            return arrays["X"], arrays["y"]
+    except (OSError, ValueError, KeyError):
+        raise DataError(
+            f"{data.name} is not an .npz file with arrays X and y. Write one with "
+            "numpy.savez(path, X=X, y=y), or leave --data out for a synthetic table."
+        ) from None
