@@ -169,8 +169,7 @@ class Guarantee:
         if not math.isfinite(top):
             return np.zeros_like(type_one)
         epsilons = np.linspace(0.0, top, 41)
-        deltas = np.array([chosen.price.delta(float(e)) for e in epsilons])
-        return tradeoff_from_profile(epsilons, deltas, type_one)
+        return tradeoff_from_profile(epsilons, chosen.price.profile(epsilons), type_one)
 
     def pld(self, value_discretization_interval: float = 1e-4) -> PLD:
         """The winning bound as a dp_accounting PLD, ready to compose with other mechanisms.

@@ -31,6 +31,8 @@ class Price(Protocol):
 
     def delta(self, epsilon: float) -> float: ...
 
+    def profile(self, epsilons: Vector) -> Vector: ...
+
     def estimate(self, delta: float) -> float: ...
 
     def tradeoff(self, type_one: Vector) -> Vector | None: ...
@@ -49,6 +51,9 @@ class Gaussian:
 
     def delta(self, epsilon: float) -> float:
         return gdp_delta(self.mu, epsilon)
+
+    def profile(self, epsilons: Vector) -> Vector:
+        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
 
     def estimate(self, delta: float) -> float:
         return self.epsilon(delta)
@@ -89,6 +94,14 @@ class Composed:
             return crude
         return min(crude, max(order.delta(epsilon) for order in self.orders))
 
+    def profile(self, epsilons: Vector) -> Vector:
+        """`delta` at many epsilons, at the cost of one."""
+        crude = Gaussian(self.crude).profile(epsilons)
+        if not self.parts:
+            return crude
+        orders = [order.profile(epsilons) for order in self.orders]
+        return np.asarray(np.minimum(crude, np.max(orders, axis=0)))
+
     def estimate(self, delta: float) -> float:
         """A quicker upper bound on ``epsilon(delta)``, by moments only."""
         if not self.parts:
@@ -116,6 +129,9 @@ class WithFailure:
 
     def delta(self, epsilon: float) -> float:
         return min(1.0, self.price.delta(epsilon) + self.failure)
+
+    def profile(self, epsilons: Vector) -> Vector:
+        return np.asarray(np.minimum(1.0, self.price.profile(epsilons) + self.failure))
 
     def estimate(self, delta: float) -> float:
         return self.price.estimate(delta - self.failure) if self.failure < delta else math.inf
