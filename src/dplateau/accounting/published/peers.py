@@ -45,6 +45,7 @@ BOK = (
     "Bok, Su and Altschuler, Shifted Interpolation for Differential Privacy, ICML 2024 "
     "(arXiv 2403.00278)"
 )
+_MOST_BATCHES = 1_000_000
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 60)
 
 
@@ -125,17 +126,17 @@ def ye_shokri(plan: Plan, *, shuffled: bool = False) -> PublishedBound:
         )
     log_c = math.log(here.c) if here.c > 0 else -math.inf
     scale = here.u**2 / 2
-    weights = scale * _left_of_hit(log_c, np.arange(1, min(batches, 10**6) + 1, dtype=np.float64))
-    if batches > weights.size:
+    if batches > _MOST_BATCHES:
         refuse(name, f"{batches} batches an epoch", "Use larger batches.")
-    rate = weights[half - 1] * _geometric(log_c, batches - half, here.epochs - 1)
+    shares = _left_of_hit(log_c, np.arange(1, batches + 1, dtype=np.float64))
+    earlier = float(shares[half - 1]) * _geometric(log_c, batches - half, here.epochs - 1)
 
     def curve(alphas: Vector) -> Vector:
-        if not shuffled:
-            return np.asarray(alphas * (rate + scale))
+        if not shuffled or not math.isfinite(scale):
+            return np.asarray(alphas * (scale * (1 + earlier)))
         beta = (alphas - 1)[:, None]
-        last = logsumexp(beta * alphas[:, None] * weights, axis=1) - math.log(batches)
-        return np.asarray(alphas * rate + last / (alphas - 1))
+        last = logsumexp(beta * alphas[:, None] * scale * shares, axis=1) - math.log(batches)
+        return np.asarray(alphas * scale * earlier + last / (alphas - 1))
 
     return PublishedBound(name, YE, AS_PUBLISHED if shuffled else PROVED, curve=curve)
 
