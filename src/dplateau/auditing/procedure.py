@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from dplateau.accounting.guarantee import Guarantee, account
+from dplateau.accounting.guarantee import account
 from dplateau.accounting.lower import lower_bound
 from dplateau.auditing.attackers import ATTACKERS, Score, Setting
 from dplateau.auditing.canaries import (
@@ -43,7 +43,9 @@ Objective = Callable[[Array, Array], Array]
 
 _PILOTS = 8
 _CHUNKS = 10
-_CURVE = np.concatenate([[0.0], np.geomspace(1e-4, 0.5, 60), 1 - np.geomspace(0.49, 1e-4, 60), [1]])
+_TAIL = np.geomspace(1e-5, 0.5, 1000)
+_ERRORS = np.concatenate([[0.0], _TAIL, 1 - _TAIL[-2::-1], [1.0]])
+_SHOWN = slice(None, None, 20)  # of these points, in pictures and files
 
 
 def audit(
@@ -127,8 +129,9 @@ def audit(
     half = repeats // 2
     setting = Setting(loss, worlds, absent[:half], present[:half])
     scores = {name: ATTACKERS[name](setting) for name in attackers}
-    curve = np.clip(guarantee.tradeoff(_CURVE), 0.0, 1.0)
+    curve = np.clip(guarantee.tradeoff(_ERRORS), 0.0, 1.0)
     looks = _looks(scores, absent, present, half, 1.0 - confidence, _aims(curve, delta))
+    epsilon = float(guarantee.epsilon(delta))
     best = scores[looks[0].attacker]
     _, false_alarms, misses = roc(best(absent[half:]), best(present[half:]), most=128)
     return AuditResult(
@@ -138,12 +141,12 @@ def audit(
         confidence=confidence,
         delta=delta,
         looks=looks,
-        epsilon=float(guarantee.epsilon(delta)),
+        epsilon=epsilon,
         bound=str(guarantee.bound),
         composition=float(guarantee.bounds(delta).get("composition", math.inf)),
         exact_lower=_exact_lower(plan, delta),
-        violations=_violations(guarantee, looks, delta),
-        curve=(tuple(_CURVE.tolist()), tuple(curve.tolist())),
+        violations=_violations(epsilon, curve, looks, delta),
+        curve=(tuple(_ERRORS[_SHOWN].tolist()), tuple(curve[_SHOWN].tolist())),
         roc=(
             tuple((false_alarms / (repeats - half)).tolist()),
             tuple((misses / (repeats - half)).tolist()),
@@ -226,16 +229,20 @@ def _shown(sizes: list[int], progress: bool) -> Iterable[int]:
 # -- the statistics --------------------------------------------------------------------------------
 
 
+def _guaranteed(curve: Array, errors: Array) -> Array:
+    """The guaranteed curve, rounded down to its value at the next larger error on the grid."""
+    return np.asarray(curve[np.searchsorted(_ERRORS, errors, side="left")])
+
+
 def _aims(curve: Array, delta: float) -> dict[str, Objective]:
     """What a test is chosen for: functions of its false alarms and misses, larger is better."""
-
-    def guaranteed(errors: Array) -> Array:
-        return np.asarray(np.interp(errors, _CURVE, curve))
 
     def depth(a: Array, b: Array) -> Array:
         # On the probit scale a small error rate weighs as much as a large one.
         with np.errstate(invalid="ignore"):
-            below = np.maximum(ndtri(guaranteed(a)) - ndtri(b), ndtri(guaranteed(b)) - ndtri(a))
+            below = np.maximum(
+                ndtri(_guaranteed(curve, a)) - ndtri(b), ndtri(_guaranteed(curve, b)) - ndtri(a)
+            )
         return np.asarray(np.nan_to_num(below, nan=-np.inf, posinf=np.inf, neginf=-np.inf))
 
     return {
@@ -282,10 +289,11 @@ def _best(absent: Array, present: Array, share: float, objective: Objective) -> 
     return float(worth[best]), float(thresholds[best])
 
 
-def _violations(guarantee: Guarantee, looks: Sequence[Look], delta: float) -> tuple[str, ...]:
+def _violations(
+    epsilon: float, curve: Array, looks: Sequence[Look], delta: float
+) -> tuple[str, ...]:
     """Every statement of the guarantee that a look contradicts, in words."""
     found = []
-    epsilon = float(guarantee.epsilon(delta))
     for look in looks:
         if look.epsilon(delta) > epsilon:
             found.append(
@@ -293,7 +301,7 @@ def _violations(guarantee: Guarantee, looks: Sequence[Look], delta: float) -> tu
                 f"delta={delta:g}, the guarantee says {epsilon:.4g}"
             )
         errors = np.array([look.false_alarms, look.misses])
-        least = guarantee.tradeoff(errors)
+        least = _guaranteed(curve, errors)
         for this, other, allowed in zip(errors, errors[::-1], least, strict=True):
             if other < allowed:
                 found.append(
