@@ -58,6 +58,47 @@ def test_plan_in_constants_alone_walks(dplateau, tmp_path):
     assert json.loads(out)["canary"] == "walk"
 
 
+DESCRIBED = [
+    "--records",
+    "20",
+    "--batches",
+    "poisson",
+    "--batch-size",
+    "5",
+    "--iterations",
+    "10",
+    "--step-size",
+    "0.1",
+    "--noise-multiplier",
+    "3",
+    "--lipschitz",
+    "1",
+    "--smoothness",
+    "1",
+    "--diameter",
+    "2",
+    "--relation",
+    "add_or_remove_one",
+    "--repeats",
+    "40",
+    "--json",
+]
+
+
+def test_plan_described_by_the_options_of_account(dplateau):
+    code, out, _ = dplateau(*DESCRIBED)
+    assert code == 0
+    found = json.loads(out)
+    assert found["relation"] == "add_or_remove_one"
+    assert found["plan"]["batches"]["kind"] == "poisson"
+
+
+def test_missing_options_are_named(dplateau):
+    code, _, err = dplateau(*DESCRIBED[2:])
+    assert code == 2
+    assert "Missing: --records." in err
+
+
 def test_words_and_html(dplateau, tmp_path):
     page = tmp_path / "audit.html"
     code, out, _ = dplateau(write_plan(tmp_path), "--repeats", 40, "--html", page)

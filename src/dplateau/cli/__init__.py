@@ -21,7 +21,7 @@ app = typer.Typer(
     help="Private convex models, and exactly how private they are.",
 )
 
-_FAMILIES = ("accounting", "reporting")
+_FAMILIES = ("accounting", "auditing", "reporting")
 
 
 def main() -> None:

@@ -5,25 +5,47 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dplateau.batches import RELATIONS
 from dplateau.cli import app
+from dplateau.cli.accounting import (
+    AsJson,
+    BatchSize,
+    Diameter,
+    Regularization,
+    Relation,
+    Released,
+    Smoothness,
+    iterations_of,
+    plan_of,
+)
 from dplateau.errors import DataError, PlanError
 from dplateau.losses import Huber, Loss, SmoothedPinball
 from dplateau.plan import Plan
 
+if TYPE_CHECKING:
+    from dplateau.auditing import AuditResult
+
+
+Source = Annotated[
+    Path | None,
+    typer.Argument(
+        exists=True,
+        help="A plan (JSON), a certificate, or the directory of a trained model; "
+        "or describe the plan by the options of `account`.",
+    ),
+]
+Iterations = Annotated[
+    str | None, typer.Option(help="Number of steps (with SOURCE: instead of the plan's).")
+]
+
 
 @app.command()
 def audit(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="A plan (JSON), a certificate, or the directory of a trained model.",
-            exists=True,
-        ),
-    ],
+    source: Source = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Other records: an .npz file with X and y. Default: a synthetic table."),
@@ -38,33 +60,46 @@ def audit(
     repeats: Annotated[int, typer.Option(help="Models per world.")] = 1000,
     confidence: Annotated[float, typer.Option(help="Of all statements together.")] = 0.95,
     delta: Annotated[float | None, typer.Option(help="Where epsilon is read off.")] = None,
-    iterations: Annotated[
-        int | None, typer.Option(help="Audit so many steps instead of the plan's.")
-    ] = None,
     seed: Annotated[int | None, typer.Option(help="Make the audit reproducible.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a section for the report here.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
-    ] = False,
+    records: Annotated[int | None, typer.Option(help="As in `account`.")] = None,
+    batches: Annotated[str | None, typer.Option(help="As in `account`.")] = None,
+    batch_size: BatchSize = None,
+    iterations: Iterations = None,
+    step_size: Annotated[float | None, typer.Option(help="As in `account`.")] = None,
+    noise_multiplier: Annotated[float | None, typer.Option(help="As in `account`.")] = None,
+    lipschitz: Annotated[float | None, typer.Option(help="As in `account`.")] = None,
+    smoothness: Smoothness = None,
+    regularization: Regularization = 0.0,
+    diameter: Diameter = None,
+    relation: Relation = RELATIONS[0],
+    hidden_state: Released = True,
+    as_json: AsJson = False,
 ) -> None:
     """Train models with and without a canary; exit code 1 if they contradict the guarantee."""
-    from dplateau.auditing import audit as attack
-
-    stored = _stored(source)
-    plan = Plan.from_dict(stored.get("plan", stored))
-    if iterations is not None:
-        plan = plan.replace(iterations=iterations)
-    loss = plan.loss or _steepest(plan)
-    canary = canary or ("walk" if data is None and _walks(plan, loss) else "dense")
-    X, y = (None, None)
-    if canary != "walk":
-        X, y = _table(plan, loss, data, features or _features(stored, loss))
-    result = attack(
+    if source is None:
+        plan, stored = _described(
+            batches,
+            batch_size,
+            iterations,
+            diameter,
+            records=records,
+            step_size=step_size,
+            noise_multiplier=noise_multiplier,
+            lipschitz=lipschitz,
+            smoothness=smoothness,
+            regularization=regularization,
+            neighboring_relation=relation,
+            hidden_state=hidden_state,
+        )
+    else:
+        plan, stored = _read(source, iterations)
+    result = _attack(
         plan,
-        loss,
-        X,
-        y,
-        canary=canary,
+        stored,
+        data,
+        features,
+        canary,
         repeats=repeats,
         confidence=confidence,
         delta=delta or stored.get("guarantee", {}).get("delta", 1e-5),
@@ -76,6 +111,55 @@ def audit(
     print(result.to_json() if as_json else result.summary())
     if result.violations:
         raise typer.Exit(1)
+
+
+def _attack(
+    plan: Plan,
+    stored: dict[str, Any],
+    data: Path | None,
+    features: int | None,
+    canary: str | None,
+    **options: Any,
+) -> AuditResult:
+    """Choose what the options leave open, and audit."""
+    from dplateau.auditing import audit as attack
+
+    loss = plan.loss or _steepest(plan)
+    canary = canary or ("walk" if data is None and _walks(plan, loss) else "dense")
+    X, y = (None, None)
+    if canary != "walk":
+        X, y = _table(plan, loss, data, features or _features(stored, loss))
+    return attack(plan, loss, X, y, canary=canary, **options)
+
+
+def _described(
+    kind: str | None,
+    size: float | None,
+    iterations: str | None,
+    diameter: float | None,
+    **fields: Any,
+) -> tuple[Plan, dict[str, Any]]:
+    """The plan of `account`'s options, and nothing stored beside it."""
+    needed = {"batches": kind, "iterations": iterations, **fields}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+        raise PlanError(
+            f"what to audit? Missing: {options}. Give them, or pass a plan, a certificate or the "
+            "directory of a trained model instead."
+        )
+    assert kind is not None
+    assert iterations is not None
+    return plan_of(kind, size, iterations, diameter, **fields), {}
+
+
+def _read(source: Path, iterations: str | None) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a file, and what was stored with it."""
+    stored = _stored(source)
+    plan = Plan.from_dict(stored.get("plan", stored))
+    if iterations is not None:
+        plan = plan.replace(iterations=iterations_of(iterations))
+    return plan, stored
 
 
 def _stored(source: Path) -> dict[str, Any]:
