@@ -52,9 +52,10 @@ class LossLaw:
 
     def log_moment(self, theta: float) -> float:
         """``log E e^{theta loss}``, the finite atoms only: ``(alpha - 1) * RDP(alpha)``."""
-        exponents = theta * self.losses
+        held = self.probs > 0  # a steep theta would see nothing but empty atoms far out
+        exponents = theta * self.losses[held]
         largest = float(exponents.max())
-        return largest + math.log(float(np.exp(exponents - largest) @ self.probs))
+        return largest + math.log(float(np.exp(exponents - largest) @ self.probs[held]))
 
     def mixed_with(self, other: LossLaw, weight: float) -> LossLaw:
         """The law of a pair that announces which of two pairs it is: ``other`` with ``weight``."""
