@@ -157,7 +157,7 @@ def test_malformed_schemas_and_tables_are_refused(tmp_path):
         PublicTableEncoder(SCHEMA).transform(np.zeros((2, 2)))
 
 
-# -- tables on disk ---------------------------------------------------------------------------------
+# -- tables on disk ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -207,8 +207,8 @@ def test_unreadable_tables_are_refused_without_repeating_a_cell(tmp_path):
     twice.write_text("a,a\n1,2\n")
     with pytest.raises(DataError, match="more than once"):
         read_table(twice)
+    twice.write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="no column 'c'"):
-        twice.write_text("a,b\n1,2\n")
         read_table(twice, ["c"])
     with pytest.raises(DataError, match="there is no file"):
         read_table(tmp_path / "none.csv")

@@ -24,11 +24,12 @@ from typing import Any
 
 from dplateau.accounting.calibration import calibrate
 from dplateau.accounting.currencies import gdp_of
-from dplateau.batches import Batches, FullBatch, Poisson
+from dplateau.batches import REPLACE_ONE, Batches, FullBatch, Poisson
 from dplateau.domains import Domain, Everywhere
 from dplateau.errors import PlanError, non_negative, positive, whole
 from dplateau.losses import Huber, Logistic, Loss, SmoothedPinball, Softmax
 from dplateau.plan import Plan
+from dplateau.schedules import Schedule, schedule
 
 REACH = 15.0  # norm of the weights worth reaching, in units of 1/R: scores of about this size
 REACH_OF_TARGETS = 6.0  # the same for regression, in units of the residual's threshold
@@ -51,6 +52,11 @@ class _Task:
     mu: float | None  # of the budget; None where the noise multiplier is given instead
     work: float
 
+    @property
+    def hit(self) -> float:
+        """How many gradients' lengths one record can change a sum by."""
+        return 2.0 if self.relation == REPLACE_ONE else 1.0
+
     def weights(self, loss: Loss) -> int:
         return (self.features + (loss.intercept > 0)) * loss.outputs
 
@@ -64,7 +70,7 @@ def suggest_plan(
     epsilon: float | None = None,
     delta: float | None = None,
     noise_multiplier: float | None = None,
-    neighboring_relation: str = "replace_one",
+    neighboring_relation: str = REPLACE_ONE,
     domain: Domain | None = None,
     regularization: float | None = None,
     l1: float = 0.0,
@@ -142,7 +148,8 @@ def predicted_excess(plan: Plan, n_features: int) -> float:
     loss, eta = _loss_of(plan), plan.step_size.largest(1)
     norm = loss.augmented_norm(plan.data_norm)  # type: ignore[arg-type]
     weights = (n_features + (loss.intercept > 0)) * loss.outputs
-    steps = min(plan.iterations, 1 / (eta * plan.regularization or math.inf) or plan.iterations)
+    decay = eta * plan.regularization
+    steps = min(plan.iterations, 1 / decay) if decay else plan.iterations
     spread = steps * (eta * plan.sigma) ** 2
     noise = min(loss.curvature * norm**2 * spread / 2, weights * eta * plan.sigma**2 / 4)
     return (_reach(loss) / norm) ** 2 / (2 * eta * steps) + noise
@@ -185,33 +192,21 @@ def _kinds(
 def _draft(
     task: _Task, loss: Loss, hidden: bool, given: dict[str, Any], noise_multiplier: float | None
 ) -> Plan:
-    """A complete plan whose noise is what composition of its steps needs."""
-    lipschitz, smoothness = loss.constants(task.data_norm)
-    sensitivity = 2 * lipschitz if task.relation == "replace_one" else lipschitz
-    norm, weights = loss.augmented_norm(task.data_norm), task.weights(loss)
-    if task.mu is None:
-        assert noise_multiplier is not None
-        tau = _travel_at_noise(loss, noise_multiplier * lipschitz / task.records, weights, norm)
-    else:
-        tau = best_travel(loss, sensitivity, weights, norm, task.records * task.mu)
+    """A complete plan; where noise is to be found, it has what composition of its steps needs."""
+    tau = _travel(task, loss, noise_multiplier)
+    endless = given["iterations"] == math.inf
     alpha = given["regularization"]
     if alpha is None:
-        alpha = 1 / (math.sqrt(2) * tau) if given["iterations"] == math.inf else 0.0
-    curvature = smoothness if hidden else _curvature_at_start(loss, norm)
-    eta = given["step_size"] or STEP / (curvature + non_negative("regularization", alpha))
-    steps = given["iterations"]
-    if steps is None:
-        longest = eta if isinstance(eta, float | int) else max(eta)
-        steps = min(max(math.ceil(tau / longest), LEAST_STEPS), MOST_STEPS)
-    if given["step_size"] is None and steps < math.inf:
-        eta = min(eta, tau / steps)
+        # The plateau of a penalty alpha has the noise of tau = 2/alpha, the bias of tau = 1/alpha.
+        alpha = 1 / (math.sqrt(2) * tau) if endless else 0.0
+    eta, steps = _step_and_steps(task, loss, hidden, alpha, tau, given)
+    batches = given["batches"] or _batches(task, loss, steps)
     noise = noise_multiplier
     if noise is None:
-        walk = steps if steps < math.inf else 2 / (eta * alpha or 1.0)
-        noise = sensitivity / lipschitz * math.sqrt(walk) / task.mu
-    batches = given["batches"] or _batches(task, loss, steps)
-    if given["batches"] is None and task.mu is not None and not isinstance(batches, FullBatch):
-        noise *= batches.inclusion_probability(task.records)
+        assert task.mu is not None
+        walk = 2 / (eta.largest(1) * alpha) if endless and alpha else min(steps, MOST_STEPS)
+        q = batches.inclusion_probability(task.records)
+        noise = q * task.hit * math.sqrt(walk) / task.mu
     return Plan(
         records=task.records,
         batches=batches,
@@ -223,17 +218,43 @@ def _draft(
         domain=given["domain"],
         neighboring_relation=task.relation,
         hidden_state=hidden,
-        dimension=weights,
+        dimension=task.weights(loss),
         loss=loss,
         data_norm=task.data_norm,
     )
 
 
-def _travel_at_noise(loss: Loss, sigma: float, weights: int, norm: float) -> float:
-    """``tau`` past which less is left to learn than the given noise hides."""
+def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
+    """``tau`` for the budget, or past which less is left to learn than the given noise hides."""
+    lipschitz = loss.constants(task.data_norm).lipschitz
+    norm, weights = loss.augmented_norm(task.data_norm), task.weights(loss)
+    if task.mu is not None:
+        privacy = task.records * task.mu
+        return best_travel(loss, task.hit * lipschitz, weights, norm, privacy)
     eta = STEP / (loss.curvature * norm**2)
-    settled = weights * eta * max(sigma, 1e-300) ** 2 / 4
-    return min((_reach(loss) / norm) ** 2 / (2 * settled), MOST_STEPS * eta)
+    sigma = non_negative("noise_multiplier", noise_multiplier) * lipschitz / task.records
+    longest = MOST_STEPS * eta
+    settled = weights * eta * sigma**2 / 4
+    left = (_reach(loss) / norm) ** 2 / 2
+    return left / settled if settled > left / longest else longest
+
+
+def _step_and_steps(
+    task: _Task, loss: Loss, hidden: bool, alpha: float, tau: float, given: dict[str, Any]
+) -> tuple[Schedule, float]:
+    """Step size and number of steps whose product is ``tau``, as far as neither is given."""
+    norm = loss.augmented_norm(task.data_norm)
+    curvature = loss.curvature * norm**2 if hidden else _curvature_at_start(loss, norm)
+    longest = STEP / (curvature + non_negative("regularization", alpha))
+    steps, eta = given["iterations"], given["step_size"]
+    if eta is not None:
+        eta = schedule(eta)
+        if steps is None:
+            steps = min(max(math.ceil(tau / eta.largest(math.inf)), LEAST_STEPS), MOST_STEPS)
+        return eta, steps
+    if steps is None:
+        steps = min(max(math.ceil(tau / longest), LEAST_STEPS), MOST_STEPS)
+    return schedule(min(longest, tau / steps) if steps < math.inf else longest), steps
 
 
 def _batches(task: _Task, loss: Loss, steps: float) -> Batches:

@@ -21,7 +21,7 @@ from dplateau.accounting.guarantee import account
 from dplateau.batches import KINDS, Batches, FullBatch
 from dplateau.certificate import Certificate
 from dplateau.domains import L2Ball
-from dplateau.errors import PlanError, positive
+from dplateau.errors import DataError, PlanError, positive
 from dplateau.estimators.surroundings import warn_of_surroundings
 from dplateau.losses import Loss
 from dplateau.plan import Plan
@@ -214,7 +214,9 @@ class PrivateLinearModel(BaseEstimator):
         A record that is not finite contributes nothing; an error would be a release about it.
         """
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed; found None.")
+            raise DataError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
         X = validate_data(self, X, ensure_all_finite=False, **_FEATURES)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import row_norms
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from dplateau.errors import PlanError
+from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import Array, PrivateLinearModel
 from dplateau.losses import Logistic, Loss, SmoothedHinge, Softmax
 
@@ -177,6 +177,15 @@ class PrivateLinearSVC(PrivateLinearClassifier):
                 "Use PrivateLogisticRegression for more."
             )
         return SmoothedHinge(intercept=self._intercept(), classes=labels, width=self.width)
+
+    def _records(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        X, y = super()._records(X, y)
+        if type_of_target(y) == "multiclass":
+            raise DataError(
+                "Only binary classification is supported. The type of the target is multiclass. "
+                "Use PrivateLogisticRegression for more classes."
+            )
+        return X, y
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

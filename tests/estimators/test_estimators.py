@@ -1,0 +1,270 @@
+"""The scikit-learn contract, the facts that are required, and what leaves a fit."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler, normalize
+from sklearn.utils.estimator_checks import check_estimator
+
+import dplateau as dp
+from dplateau.estimators import PrivacyWarning
+
+BUDGET = {"epsilon": 1000.0, "delta": 1e-5, "data_norm": 4.0}
+BOUNDS = {"target_bounds": (-5, 5)}
+
+NOT_FINITE = "a record that is not finite contributes nothing: an error would be a release about it"
+DECLARED = "labels outside the declared classes are refused: classes are never read off the data"
+SHAPE = "scores have one column per declared class, whichever of them occur"
+
+CONTRACTS = {
+    "logistic": (
+        dp.PrivateLogisticRegression(classes=[0, 1, 2, 3], **BUDGET),
+        {
+            "check_estimators_nan_inf": NOT_FINITE,
+            "check_dtype_object": DECLARED,
+            "check_classifiers_classes": DECLARED,
+            "check_classifiers_train": SHAPE,
+            "check_decision_proba_consistency": SHAPE,
+        },
+    ),
+    "svc": (
+        dp.PrivateLinearSVC(classes=[0, 1], **BUDGET),
+        {
+            "check_estimators_nan_inf": NOT_FINITE,
+            "check_estimators_dtypes": DECLARED,
+            "check_classifier_data_not_an_array": DECLARED,
+            "check_classifiers_classes": DECLARED,
+            "check_fit2d_1feature": DECLARED,
+        },
+    ),
+    "regression": (
+        dp.PrivateLinearRegression(**BOUNDS, **BUDGET),
+        {"check_estimators_nan_inf": NOT_FINITE, "check_supervised_y_no_nan": NOT_FINITE},
+    ),
+    "quantile": (
+        dp.PrivateQuantileRegressor(**BOUNDS, **BUDGET),
+        {"check_estimators_nan_inf": NOT_FINITE, "check_supervised_y_no_nan": NOT_FINITE},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return normalize(X / X.max(axis=0) - 0.5), y
+
+
+def logistic(**changes):
+    settings = {"epsilon": 2.0, "delta": 1e-5, "data_norm": 1.0, "classes": [0, 1]}
+    return dp.PrivateLogisticRegression(**{**settings, **changes})
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_scikit_learns_own_checks_pass_or_are_explained(name):
+    model, explained = CONTRACTS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(model, expected_failed_checks=explained, on_fail=None)
+    failed = {r["check_name"]: repr(r["exception"]) for r in results if r["status"] == "failed"}
+    assert not failed
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} <= explained.keys()
+
+
+def test_constructors_only_store():
+    classes = [1, 0]
+    model = logistic(classes=classes, epsilon="nonsense")
+    assert model.classes is classes
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(TypeError):
+        dp.PrivateLogisticRegression(1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilon": None}, "exactly one of epsilon and noise_multiplier"),
+        ({"noise_multiplier": 1.0}, "exactly one of epsilon and noise_multiplier"),
+        ({"delta": None}, "delta is missing"),
+        ({"data_norm": None}, "data_norm is missing"),
+        ({"data_norm": -1.0}, "data_norm"),
+        ({"classes": None}, "classes is missing"),
+        ({"classes": [0, 0]}, "distinct"),
+        ({"batches": "shuffled"}, "batches must be one of"),
+        ({"batches": "poisson"}, "needs batch_size"),
+        ({"steps": 10, "epochs": 2}, "not both"),
+        ({"steps": math.inf, "alpha": 0.0}, "plateau"),
+        ({"neighboring_relation": "edit"}, "neighboring_relation"),
+    ],
+)
+def test_missing_facts_are_refused_before_the_data_is_touched(changes, words):
+    with pytest.raises(dp.PlanError, match=words):
+        logistic(**changes).plan(1000, 5)
+    with pytest.raises(dp.PlanError, match=words):
+        logistic(**changes).fit(np.zeros((1000, 5)), np.zeros(1000))
+    for bounds in (None, (1, 0), (0, math.inf), 3):
+        with pytest.raises(dp.PlanError, match="target_bounds"):
+            dp.PrivateLinearRegression(**BUDGET, target_bounds=bounds).plan(100, 3)
+    with pytest.raises(dp.PlanError, match="two classes"):
+        dp.PrivateLinearSVC(**BUDGET, classes=[0, 1, 2]).plan(100, 3)
+
+
+def test_the_plan_is_known_before_the_data(cancer):
+    X, y = cancer
+    model = logistic()
+    plan = model.plan(*X.shape)
+    model.fit(X, y)
+    assert model.plan_ == plan
+    assert model.n_iter_ == plan.iterations
+    assert model.certificate_.plan == plan
+    assert model.certificate_.epsilon <= 2.0
+    assert "replace_one" in model.explain(*X.shape)
+    assert "epsilon = 2" in model.explain(*X.shape)
+    assert "neighboring_relation='replace_one'" in repr(model)
+
+
+def test_the_relation_is_printed_however_it_is_set():
+    model = logistic(neighboring_relation="add_or_remove_one")
+    assert repr(model).count("neighboring_relation") == 1
+    assert repr(dp.PrivateLinearSVC()) == ("PrivateLinearSVC(neighboring_relation='replace_one')")
+
+
+def test_given_noise_is_priced_by_the_certificate(cancer):
+    X, y = cancer
+    model = logistic(epsilon=None, noise_multiplier=30.0).fit(X, y)
+    expected = dp.account(model.plan_).epsilon(1e-5)
+    assert model.certificate_.epsilon == pytest.approx(expected, rel=1e-6)
+
+
+def test_every_choice_of_the_user_reaches_the_plan(cancer):
+    X, y = cancer
+    model = logistic(
+        radius=20.0, alpha=1e-3, l1=1e-4, batch_size=100, epochs=3, learning_rate=1.5
+    ).fit(X, y)
+    plan = model.plan_
+    assert plan.domain == dp.L2Ball(20.0)
+    assert (plan.regularization, plan.l1) == (1e-3, 1e-4)
+    assert plan.batches == dp.Poisson(100)
+    assert plan.iterations == math.ceil(3 * math.ceil(569 / 100))
+    assert plan.step_size.largest(1) == 1.5
+    assert np.linalg.norm(model.weights_) <= 20.0 + 1e-6
+    assert logistic(batches=dp.Cyclic(50)).plan(500, 3).batches == dp.Cyclic(50)
+    assert logistic(batches="full").plan(500, 3).batches == dp.FullBatch()
+    assert not logistic(fit_intercept=False).fit(X, y).intercept_.any()
+
+
+def test_endless_training_stops_with_the_clock_at_the_same_price(cancer):
+    X, y = cancer
+    model = logistic(steps=math.inf, time_budget=0.2).fit(X, y)
+    assert model.n_iter_ > 100
+    assert model.certificate_.epsilon <= 2.0
+    assert model.score(X, y) > 0.8
+
+
+def test_units_columns_and_the_order_of_classes_do_not_matter(cancer):
+    X, y = cancer
+    plain = logistic(random_state=0).fit(X, y)
+    scaled = logistic(random_state=0, data_norm=1000.0).fit(1000 * X, y)
+    assert scaled.n_iter_ == plain.n_iter_
+    assert scaled.certificate_.epsilon == pytest.approx(plain.certificate_.epsilon, rel=1e-3)
+    np.testing.assert_allclose(
+        scaled.decision_function(1000 * X), plain.decision_function(X), rtol=0.01, atol=0.05
+    )
+    swapped = logistic(random_state=0, classes=[1, 0]).fit(X, y)
+    np.testing.assert_array_equal(swapped.coef_, plain.coef_)
+    order = np.random.default_rng(0).permutation(X.shape[1])
+    permuted = logistic(random_state=0).fit(X[:, order], y)
+    assert permuted.plan_ == plain.plan_
+    # Two fits with different noise: each scores 0.94 +- 0.02 here.
+    assert abs(permuted.score(X[:, order], y) - plain.score(X, y)) < 0.1
+
+
+def test_sparse_and_dense_rows_train_the_same_model(cancer):
+    X, y = cancer
+    dense = logistic(random_state=3).fit(X, y)
+    sparse = logistic(random_state=3).fit(scipy.sparse.csr_array(X), y)
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=1e-6)
+    np.testing.assert_array_equal(sparse.predict(scipy.sparse.csr_array(X)), dense.predict(X))
+
+
+def test_records_that_are_not_finite_raise_nothing(cancer):
+    X, y = cancer
+    X = X.copy()
+    X[0], X[1, 3], X[2] = np.nan, np.inf, 1e308
+    model = logistic().fit(X, y)
+    assert np.isfinite(model.coef_).all()
+    targets = np.where(np.arange(len(X)) == 5, np.nan, X[:, 3])
+    regressor = dp.PrivateLinearRegression(
+        epsilon=1.0, delta=1e-5, data_norm=1.0, target_bounds=(-1, 1)
+    )
+    assert np.isfinite(regressor.fit(X, targets).coef_).all()
+
+
+def test_no_seed_and_no_data_in_the_pickle(cancer, tmp_path):
+    X, y = cancer
+    model = logistic(random_state=20_240_615).fit(X, y)
+    assert not model.certificate_.fit_for_release
+    again = pickle.loads(pickle.dumps(model))
+    assert again.random_state is None
+    assert model.random_state == 20_240_615
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert len(pickle.dumps(model)) < 40_000 < X.nbytes
+    joblib.dump(model, tmp_path / "model.joblib")
+    stored = (tmp_path / "model.joblib").read_bytes()
+    assert (20_240_615).to_bytes(4, "little") not in stored
+    assert X[0].tobytes() not in stored
+    assert logistic().fit(X, y).certificate_.fit_for_release
+
+
+def test_a_step_that_learns_from_data_draws_a_warning(cancer):
+    X, y = cancer
+    with pytest.warns(PrivacyWarning, match="'standardscaler' learns from the data"):
+        make_pipeline(StandardScaler(), Normalizer(), logistic()).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)
+        make_pipeline(Normalizer(), logistic()).fit(X, y)
+        logistic().fit(X, y)
+
+
+def test_a_search_says_what_it_costs(cancer):
+    X, y = cancer
+    search = GridSearchCV(logistic(), {"alpha": [0.0, 0.01]}, cv=2)
+    with pytest.warns(PrivacyWarning, match="makes 5 fits, and each spends epsilon=2"):
+        search.fit(X, y)
+    assert search.best_estimator_.certificate_.epsilon <= 2.0
+
+
+def test_probabilities_undo_the_clipping():
+    """With ample budget the clipped fit still finds the true probabilities (seeded)."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (30_000, 2)) / math.sqrt(2)
+    truth = 1 / (1 + np.exp(-(6 * X[:, 0] - 3 * X[:, 1] - 0.5)))
+    y = (rng.random(len(X)) < truth).astype(int)
+    model = logistic(epsilon=50.0, random_state=0).fit(X, y)
+    assert model.plan_.loss.clip is not None
+    found = model.predict_proba(X)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert np.abs(found[:, 1] - truth).mean() < 0.05
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), found)
+
+
+def test_many_classes_with_labels_of_any_kind():
+    X, y = load_digits(return_X_y=True)
+    X, names = normalize(X), np.array([f"digit {k}" for k in range(10)])
+    model = logistic(epsilon=8.0, classes=names, random_state=0).fit(X, names[y])
+    assert model.coef_.shape == (10, 64)
+    assert model.classes_.tolist() == names.tolist()
+    assert model.score(X, names[y]) > 0.9
+    assert model.predict_proba(X).shape == (len(X), 10)
+    with pytest.raises(dp.DataError, match="outside the declared classes"):
+        model.fit(X, y)

@@ -1,0 +1,47 @@
+"""Regression with public target bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dplateau as dp
+
+BUDGET = {"epsilon": 4.0, "delta": 1e-5, "data_norm": 1.0, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def line():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 3)) / np.sqrt(3)
+    return X, 0.5 * X @ [1.0, -0.5, 0.2] + 0.1 + 0.1 * rng.standard_normal(len(X))
+
+
+def test_a_known_line_is_found(line):
+    X, y = line
+    model = dp.PrivateLinearRegression(target_bounds=(-1, 1), **BUDGET).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [0.5, -0.25, 0.1], atol=0.03)
+    assert model.intercept_ == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_units_of_the_target_do_not_matter(line):
+    X, y = line
+    plain = dp.PrivateLinearRegression(target_bounds=(-1, 1), **BUDGET).fit(X, y)
+    money = dp.PrivateLinearRegression(target_bounds=(0, 100_000), **BUDGET)
+    money.fit(X, 50_000 + 50_000 * y)
+    assert money.plan_ == plain.plan_
+    np.testing.assert_allclose(money.predict(X), 50_000 + 50_000 * plain.predict(X), rtol=1e-6)
+
+
+def test_predictions_and_targets_stay_within_the_bounds(line):
+    X, y = line
+    model = dp.PrivateLinearRegression(target_bounds=(-0.1, 0.1), **BUDGET).fit(X, 1e9 * y)
+    assert np.abs(model.predict(100 * X)).max() <= 0.1 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
+def test_quantiles_cover_their_share(line, quantile):
+    X, y = line
+    model = dp.PrivateQuantileRegressor(target_bounds=(-1, 1), quantile=quantile, **BUDGET)
+    share = np.mean(y <= model.fit(X, y).predict(X))
+    assert share == pytest.approx(quantile, abs=0.03)

@@ -1,0 +1,150 @@
+"""The planner decides from public facts, keeps its budget, and knows no units."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+import dplateau as dp
+from dplateau.planner import LEAST_BATCH, best_travel, predicted_excess, suggest_plan
+
+LOSSES = {
+    "logistic": dp.Logistic(intercept=0.25),
+    "softmax": dp.Softmax(intercept=0.25, classes=5),
+    "hinge": dp.SmoothedHinge(intercept=0.25),
+    "huber": dp.Huber(intercept=0.25, threshold=0.25),
+    "pinball": dp.SmoothedPinball(intercept=0.25, width=0.1),
+}
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one", "replace_special"])
+def test_the_budget_is_kept_and_used(kind, relation):
+    for n, epsilon in itertools.product((100, 20_000), (0.1, 4.0)):
+        plan = suggest_plan(
+            LOSSES[kind],
+            n,
+            30,
+            data_norm=2.0,
+            epsilon=epsilon,
+            delta=1e-6,
+            neighboring_relation=relation,
+        )
+        assert plan.neighboring_relation == relation
+        assert dp.account(plan).epsilon(1e-6) <= epsilon
+        less = plan.replace(noise_multiplier=plan.noise_multiplier.scaled(0.998))
+        assert dp.account(less).epsilon(1e-6) > epsilon
+
+
+@pytest.mark.parametrize("kind", ["logistic", "softmax"])
+def test_units_do_not_matter(kind):
+    """Rescaling features, intercept and data_norm together changes nothing that counts."""
+    loss = LOSSES[kind]
+    large = type(loss)(**{**vars(loss), "intercept": loss.intercept * 1000})
+    plain = suggest_plan(loss, 5000, 20, data_norm=1.0, **BUDGET)
+    scaled = suggest_plan(large, 5000, 20, data_norm=1000.0, **BUDGET)
+    assert scaled.iterations == plain.iterations
+    assert scaled.batches == plain.batches
+    ratio = scaled.noise_multiplier.largest(1) / plain.noise_multiplier.largest(1)
+    assert ratio == pytest.approx(1.0, rel=1e-3)
+    assert scaled.step_size.largest(1) * 1e6 == pytest.approx(plain.step_size.largest(1))
+
+
+def test_the_travel_minimises_the_forecast():
+    loss = LOSSES["logistic"]
+    norm = loss.augmented_norm(1.0)
+    for weights, privacy in itertools.product((3, 100, 10_000), (1.0, 100.0, 1e5)):
+        tau = best_travel(loss, norm, weights, norm, privacy)
+
+        def forecast(t, weights=weights, privacy=privacy):
+            noise = min(loss.curvature * (t * norm) ** 2 / 2, weights * t / 4)
+            return (15 / norm) ** 2 / (2 * t) + noise * (norm / privacy) ** 2
+
+        assert forecast(tau) <= min(forecast(tau * 1.3), forecast(tau / 1.3)) * (1 + 1e-9)
+
+
+def test_more_budget_or_records_means_longer_travel_and_a_better_forecast():
+    def of(n, epsilon):
+        plan = suggest_plan(LOSSES["logistic"], n, 20, data_norm=1.0, epsilon=epsilon, delta=1e-6)
+        travel = plan.step_size.largest(1) * plan.iterations
+        return travel, predicted_excess(plan, 20)
+
+    chain = [of(500, 0.2), of(500, 1.0), of(2000, 1.0), of(2000, 3.0)]
+    assert [t for t, _ in chain] == sorted(t for t, _ in chain)
+    assert [e for _, e in chain] == sorted((e for _, e in chain), reverse=True)
+
+
+def test_scalar_losses_stay_hidden_and_softmax_is_clipped_where_it_pays():
+    for kind in ("logistic", "hinge", "huber", "pinball"):
+        plan = suggest_plan(LOSSES[kind], 5000, 20, data_norm=1.0, **BUDGET)
+        assert plan.hidden_state
+        assert plan.step_size.largest(1) * plan.smoothness <= 2
+    chosen = suggest_plan(LOSSES["softmax"], 5000, 20, data_norm=1.0, **BUDGET)
+    other = suggest_plan(LOSSES["softmax"], 5000, 20, data_norm=1.0, hidden_state=True, **BUDGET)
+    assert not chosen.hidden_state
+    assert chosen.loss.clip is not None
+    assert other.hidden_state
+    assert other.loss.clip is None
+    assert predicted_excess(chosen, 20) < predicted_excess(other, 20)
+
+
+def test_large_data_is_sampled_within_the_work():
+    plan = suggest_plan(LOSSES["logistic"], 10_000_000, 100, data_norm=1.0, **BUDGET)
+    assert isinstance(plan.batches, dp.Poisson)
+    assert plan.batch_size * plan.iterations * 101 <= 6.1e10
+    assert dp.account(plan).epsilon(1e-6) <= 1.0
+    tight = suggest_plan(
+        LOSSES["logistic"], 50_000, 100, data_norm=1.0, work=1e5, noise_multiplier=1.0
+    )
+    assert tight.batches == dp.Poisson(LEAST_BATCH)
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_endless_training_has_a_finite_price(kind):
+    plan = suggest_plan(LOSSES[kind], 5000, 20, data_norm=1.0, iterations=math.inf, **BUDGET)
+    assert plan.iterations == math.inf
+    assert plan.hidden_state
+    assert plan.regularization > 0
+    assert 0.99 <= dp.account(plan).epsilon(1e-6) <= 1.0
+
+
+def test_what_is_given_is_kept():
+    given = {
+        "domain": dp.L2Ball(3.0),
+        "regularization": 0.01,
+        "l1": 0.001,
+        "batches": dp.Poisson(500),
+        "iterations": 40,
+        "step_size": 2.0,
+    }
+    plan = suggest_plan(LOSSES["logistic"], 5000, 20, data_norm=1.0, **given, **BUDGET)
+    for name, value in given.items():
+        found = getattr(plan, name)
+        assert (found.largest(1) if name == "step_size" else found) == value
+    noisy = suggest_plan(LOSSES["logistic"], 5000, 20, data_norm=1.0, noise_multiplier=50.0)
+    assert noisy.noise_multiplier.largest(1) == 50.0
+    silent = suggest_plan(LOSSES["logistic"], 5000, 20, data_norm=1.0, noise_multiplier=0.0)
+    assert silent.iterations > 0
+
+
+def test_more_steps_shorten_the_step_and_keep_the_travel():
+    plain = suggest_plan(LOSSES["logistic"], 1000, 20, data_norm=1.0, **BUDGET)
+    longer = suggest_plan(
+        LOSSES["logistic"], 1000, 20, data_norm=1.0, iterations=10 * plain.iterations, **BUDGET
+    )
+    assert longer.step_size.largest(1) * longer.iterations == pytest.approx(
+        plain.step_size.largest(1) * plain.iterations, rel=1e-6
+    )
+
+
+def test_incomplete_budgets_are_refused():
+    for wrong in ({}, {"epsilon": 1.0, "noise_multiplier": 1.0}, {"epsilon": 1.0}):
+        with pytest.raises(dp.PlanError):
+            suggest_plan(LOSSES["logistic"], 100, 5, data_norm=1.0, **wrong)
+    with pytest.raises(dp.PlanError, match="n_samples"):
+        suggest_plan(LOSSES["logistic"], 0, 5, data_norm=1.0, **BUDGET)
+    with pytest.raises(dp.PlanError, match="data_norm"):
+        suggest_plan(LOSSES["logistic"], 10, 5, data_norm=math.inf, **BUDGET)
