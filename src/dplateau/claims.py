@@ -54,7 +54,7 @@ def record(
     covered, not_covered : sequences of str
         Sentences after the standard ones.
     """
-    guarantee = account(plan)
+    guarantee = account(plan, delta)
     epsilon = guarantee.epsilon(delta)
     attack = _attack(guarantee)
     seeded = run["seeded"]
@@ -133,7 +133,7 @@ def _relations(plan: Plan, epsilon: float, delta: float) -> dict[str, Any]:
         if relation == plan.neighboring_relation:
             continue
         try:
-            other = account(plan.replace(neighboring_relation=relation))
+            other = account(plan.replace(neighboring_relation=relation), delta)
         except PlanError:
             continue
         found[relation] = amount(other.epsilon(delta))
