@@ -8,12 +8,14 @@ Gauss-Legendre quadrature follows it to about twelve digits, whatever the number
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse.linalg import splu
 from scipy.special import ndtr
 
 Vector = NDArray[np.float64]
@@ -21,6 +23,8 @@ Vector = NDArray[np.float64]
 PANEL = 5.0  # length of a quadrature panel, in spreads of the noise
 NODES_PER_PANEL = 18  # resolves a Gaussian of unit spread on such a panel to 1e-13
 LEAST_NODES = 24
+SMALL = 150  # kernels of so few nodes are kept whole
+REACH = 9.0  # entries of a kernel beyond so many spreads are below 1e-18
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,9 @@ class Move:
         return total / (self.spread * math.sqrt(2 * math.pi))
 
 
-# A walk's programme: steps or sub-programmes, each with how often it is repeated.
-Programme: TypeAlias = Sequence[tuple[Union[Move, "Programme"], int]]
+# A walk's programme: steps or sub-programmes, each with how often it is repeated. A single step may
+# be repeated infinitely often: its stationary law is then the start of what follows.
+Programme: TypeAlias = Sequence[tuple[Union[Move, "Programme"], float]]
 
 
 @dataclass(frozen=True)
@@ -97,13 +102,13 @@ class Law:
     def cdf(self, x: ArrayLike) -> Vector:
         """``P[w <= x]``: 0 left of the interval, 1 from its right end on."""
         x = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        inside = self.masses @ self.last.below(x, self.points)
+        inside = _below(x, self.points, self.masses, self.last)
         return np.where(x < self.lower, 0.0, np.where(x >= self.upper, 1.0, inside))
 
     def at_least(self, x: ArrayLike) -> Vector:
         """``P[w >= x]``, the atom at the right end included; accurate for small values."""
         x = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        inside = self.masses @ self.last.above(x, self.points)
+        inside = _below(-x, -self.points, self.masses, self.last.mirrored())
         return np.where(x <= self.lower, 1.0, np.where(x > self.upper, 0.0, inside))
 
     def density(self, x: ArrayLike) -> Vector:
@@ -133,7 +138,7 @@ def walk(
     ----------
     before : sequence of (Move or programme, repeats)
         All steps but the last, in order. Nested programmes are repeated as a whole, by repeated
-        squaring where that is cheaper.
+        squaring where that is cheaper. ``math.inf`` repeats of a step give its stationary law.
     last : Move
         The last step.
     lower, upper : float
@@ -150,9 +155,9 @@ def walk(
     Ten thousand steps of spread 1 on an interval of length 10 have forgotten their start:
 
     >>> step = Move(((1.0, 1.0, 0.1),), spread=1.0)
-    >>> law = walk([(step, 9_999)], step, lower=-5.0, upper=5.0)
-    >>> far = walk([(step, 9_999)], step, lower=-5.0, upper=5.0, start=5.0)
-    >>> bool(abs(law.cdf(0.0) - far.cdf(0.0)) < 1e-12)
+    >>> law = walk([(step, 9_999)], step, lower=-5.0, upper=5.0, start=5.0)
+    >>> limit = walk([(step, math.inf)], step, lower=-5.0, upper=5.0)
+    >>> bool(abs(law.cdf(0.0) - limit.cdf(0.0)) < 1e-12)
     True
     """
     centre = 0.5 * (lower + upper) if start is None else start
@@ -160,11 +165,31 @@ def walk(
         return Law(lower, upper, np.array([centre]), np.array([1.0]), last)
     points, weights = quadrature(lower, upper, _least_spread(before, last))
     (first, repeats), *rest = before
+    if repeats == math.inf:
+        masses = _stationary(_single(first), points, weights)
+        return Law(lower, upper, points, _apply(masses, rest, points, weights), last)
     # The start is a point, not a density: take the first step apart.
     head, remaining = _peel(first, repeats)
-    masses = _kernel(head, np.array([centre]), points, weights)[0]
+    masses = _kernel(head, np.array([centre]), points, weights).toarray()[0]
     masses = _apply(masses, [*remaining, *rest], points, weights)
     return Law(lower, upper, points, masses, last)
+
+
+def _below(x: Vector, points: Vector, masses: Vector, move: Move) -> Vector:
+    """Chance to land at or below each ``x``; only starts within reach need an integral."""
+    total = np.zeros(x.size)
+    for p, a, v in move.cases:
+        centre = a * points + v
+        order = np.argsort(centre)
+        centre, mass = centre[order], masses[order]
+        low = np.searchsorted(centre, x - REACH * move.spread)
+        high = np.searchsorted(centre, x + REACH * move.spread)
+        index = low[:, None] + np.arange(max(1, int((high - low).max())))
+        fresh = index < high[:, None]
+        index = np.minimum(index, centre.size - 1)
+        chance = ndtr((x[:, None] - centre[index]) / move.spread)
+        total += p * (np.r_[0.0, np.cumsum(mass)][low] + (chance * mass[index] * fresh).sum(axis=1))
+    return total
 
 
 def quadrature(lower: float, upper: float, spread: float) -> tuple[Vector, Vector]:
@@ -186,12 +211,70 @@ def node_count(length: float, spread: float) -> int:
     return 2 + (panels * NODES_PER_PANEL if panels > 1 else LEAST_NODES)
 
 
-def _kernel(move: Move, start: Vector, points: Vector, weights: Vector) -> Vector:
-    """Masses that one clipped step sends from every start to every point; rows sum to one."""
+def _kernel(move: Move, start: Vector, points: Vector, weights: Vector) -> sparse.csr_array:
+    """Masses that one clipped step sends from every start to every point; rows sum to one.
+
+    Entries further than `REACH` spreads from a landing place are left out.
+    """
+    if points.size <= SMALL:
+        return sparse.csr_array(_dense_kernel(move, start, points, weights))
+    rows = np.arange(start.size)
+    data, row, column = [], [], []
+    for p, a, v in move.cases:
+        centre = a * start + v
+        low = np.searchsorted(points, centre - REACH * move.spread)
+        width = int((np.searchsorted(points, centre + REACH * move.spread) - low).max())
+        index = np.minimum(low[:, None] + np.arange(width), points.size - 1)
+        fresh = low[:, None] + np.arange(width) < points.size
+        z = (points[index] - centre[:, None]) / move.spread
+        scale = p / (move.spread * math.sqrt(2 * math.pi))
+        data.append((np.exp(-0.5 * z * z) * weights[index] * (scale * fresh)).ravel())
+        row.append(np.repeat(rows, width))
+        column.append(index.ravel())
+    for end, mass in (
+        (0, move.below(points[:1], start)),
+        (points.size - 1, move.above(points[-1:], start)),
+    ):
+        data.append(mass[:, 0])
+        row.append(rows)
+        column.append(np.full(start.size, end))
+    matrix = sparse.coo_array(
+        (np.concatenate(data), (np.concatenate(row), np.concatenate(column))),
+        shape=(start.size, points.size),
+    ).tocsr()
+    matrix.eliminate_zeros()
+    return sparse.diags_array(1 / matrix.sum(axis=1)) @ matrix
+
+
+def _dense_kernel(move: Move, start: Vector, points: Vector, weights: Vector) -> Vector:
     matrix = move.density(points, start) * weights
     matrix[:, 0] = move.below(points[:1], start)[:, 0]
     matrix[:, -1] = move.above(points[-1:], start)[:, 0]
     return _normalised(matrix)
+
+
+def _stationary(move: Move, points: Vector, weights: Vector) -> Vector:
+    """The law that a step leaves unchanged, from one sparse factorisation."""
+    kernel = _kernel(move, points, points, weights)
+    size = points.size
+    # The equation of one point is redundant; leave out one that is visited often.
+    fixed = int(np.searchsorted(points, _led_to(move, points[0], points[-1])))
+    keep = np.delete(np.arange(size), fixed)
+    balance = (sparse.eye_array(size) - kernel.T).tocsc()
+    source = -balance[keep][:, [fixed]].toarray()[:, 0]
+    masses = np.ones(size)
+    masses[keep] = splu(balance[keep][:, keep]).solve(source)
+    masses = np.maximum(masses, 0.0)
+    return np.asarray(masses / masses.sum())
+
+
+def _led_to(move: Move, lower: float, upper: float) -> float:
+    """Where the average step comes to rest."""
+    slope = sum(p * a for p, a, _ in move.cases)
+    shift = sum(p * v for p, _, v in move.cases)
+    if slope < 1:
+        return min(max(shift / (1 - slope), lower), upper)
+    return 0.5 * (lower + upper) if shift == 0 else (upper if shift > 0 else lower)
 
 
 def _normalised(matrix: Vector) -> Vector:
@@ -199,15 +282,14 @@ def _normalised(matrix: Vector) -> Vector:
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
-def _matrix(item: Move | Programme, points: Vector, weights: Vector) -> Vector:
+def _dense(item: Move | Programme, points: Vector, weights: Vector) -> Vector:
     if isinstance(item, Move):
-        return _kernel(item, points, points, weights)
+        return np.asarray(_kernel(item, points, points, weights).toarray())
     product: Vector | None = None
     for part, repeats in item:
-        if repeats == 0:
-            continue
-        power = _power(_matrix(part, points, weights), repeats)
-        product = power if product is None else _normalised(product @ power)
+        if repeats:
+            power = _power(_dense(part, points, weights), int(repeats))
+            product = power if product is None else _normalised(product @ power)
     assert product is not None, "an empty programme has no kernel"
     return product
 
@@ -226,26 +308,69 @@ def _power(matrix: Vector, exponent: int) -> Vector:
 
 def _apply(masses: Vector, programme: Programme, points: Vector, weights: Vector) -> Vector:
     """Push a law through a programme: step by step, or by squaring when that is cheaper."""
-    for item, repeats in programme:
+    for item, times in programme:
+        repeats = int(times)
         if repeats == 0:
             continue
-        matrix = _matrix(item, points, weights)
-        while repeats:
-            if repeats <= 2 * points.size:
-                for _ in range(repeats):
+        total = repeats * _steps_in(item)
+        if step_by_step_is_cheaper(total, points.size):
+            masses = _step_by_step(masses, item, repeats, points, weights)
+        else:
+            matrix = _dense(item, points, weights)
+            while repeats:
+                if repeats & 1:
                     masses = masses @ matrix
-                break
-            if repeats & 1:
-                masses = masses @ matrix
-            repeats >>= 1
-            matrix = _normalised(matrix @ matrix)
+                repeats >>= 1
+                if repeats:
+                    matrix = _normalised(matrix @ matrix)
         masses = masses / masses.sum()
     return masses
 
 
-def _peel(item: Move | Programme, repeats: int) -> tuple[Move, list[tuple[Move | Programme, int]]]:
+def step_by_step_is_cheaper(steps: float, nodes: int) -> bool:
+    """Whether sparse steps beat repeated squaring (measured, two cores)."""
+    return 1e-5 + 3e-9 * min(nodes, 70) * nodes < math.log2(steps + 2) * 1e-10 * nodes**3 / steps
+
+
+def _step_by_step(
+    masses: Vector, item: Move | Programme, repeats: int, points: Vector, weights: Vector
+) -> Vector:
+    if isinstance(item, Move) and repeats == 1 and points.size <= SMALL:
+        return masses @ _dense_kernel(item, points, points, weights)
+    kernels = {move: _kernel(move, points, points, weights).T.tocsr() for move in _moves_in(item)}
+    for move, times in _unrolled(item, repeats):
+        for _ in range(times):
+            masses = kernels[move] @ masses
+    return masses
+
+
+def _moves_in(item: Move | Programme) -> set[Move]:
+    return {item} if isinstance(item, Move) else set().union(*(_moves_in(part) for part, _ in item))
+
+
+def _unrolled(item: Move | Programme, repeats: int) -> Iterator[tuple[Move, int]]:
+    if isinstance(item, Move):
+        yield item, repeats
+        return
+    for _ in range(repeats):
+        for part, times in item:
+            yield from _unrolled(part, int(times))
+
+
+def _steps_in(item: Move | Programme) -> float:
+    return 1 if isinstance(item, Move) else sum(n * _steps_in(part) for part, n in item)
+
+
+def _single(item: Move | Programme) -> Move:
+    assert isinstance(item, Move), "only a single step has its stationary law computed"
+    return item
+
+
+def _peel(
+    item: Move | Programme, repeats: float
+) -> tuple[Move, list[tuple[Move | Programme, float]]]:
     """The very first step of a programme, and what is left of it."""
-    rest: list[tuple[Move | Programme, int]] = [(item, repeats - 1)] if repeats > 1 else []
+    rest: list[tuple[Move | Programme, float]] = [(item, repeats - 1)] if repeats > 1 else []
     if isinstance(item, Move):
         return item, rest
     (inner, times), *others = item
@@ -258,108 +383,3 @@ def _least_spread(before: Programme, last: Move) -> float:
     for item, _ in before:
         spreads.append(item.spread if isinstance(item, Move) else _least_spread(item, last))
     return min(spreads)
-
-
-# -- sums of independent hits on the whole line -------------------------------------------------
-
-FOURIER_ERROR = 1e-13  # absolute error of a tail computed by `HitSum`
-_MOST_FREQUENCIES = 20_000
-_SAME = 3e-4  # coefficients that differ by less than this factor are merged
-
-
-@dataclass(frozen=True)
-class HitSum:
-    """``X + spread * Z`` with ``X = sum_j size_j V_j`` and independent coins ``V_j``.
-
-    Tails come from the characteristic function, to an absolute error of `FOURIER_ERROR`.
-
-    Parameters
-    ----------
-    sizes, counts : ndarray
-        Displacements of a hit and how many coins have each.
-    chance : float
-        Probability of a hit.
-    spread : float
-        Standard deviation of the Gaussian part.
-
-    Examples
-    --------
-    >>> one = HitSum(np.array([2.0]), np.array([1.0]), chance=0.25, spread=1.0)
-    >>> expected = 0.75 * ndtr(-1.0) + 0.25 * ndtr(1.0)
-    >>> bool(abs(one.survival(1.0)[0] - expected) < 1e-12)
-    True
-    """
-
-    sizes: Vector
-    counts: Vector
-    chance: float
-    spread: float
-
-    @property
-    def is_tractable(self) -> bool:
-        """Whether few enough frequencies resolve the law: the hits must not dwarf the noise."""
-        return self.deviation + 3 * float(np.abs(self.sizes).max()) < 400 * self.spread
-
-    @property
-    def mean(self) -> float:
-        """Expected value."""
-        return self.chance * float(self.sizes @ self.counts)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation, noise included."""
-        hits = self.chance * (1 - self.chance) * float(self.sizes**2 @ self.counts)
-        return math.sqrt(hits + self.spread**2)
-
-    def survival(self, x: ArrayLike) -> Vector:
-        """``P[X + spread Z > x]``."""
-        x = np.atleast_1d(np.asarray(x, dtype=np.float64)) - self.mean
-        deviation = self.deviation
-        reach = 15 * deviation + 40 * float(np.abs(self.sizes).max())
-        near = np.abs(x) < reach
-        tail = np.where(x < 0, 1.0, 0.0)
-        if near.any():
-            tail[near] = self._near(x[near], deviation, 2.1 * reach)
-        return tail
-
-    def _near(self, x: Vector, deviation: float, period: float) -> Vector:
-        """Inversion of the difference from a Gaussian of the same mean and variance."""
-        step = 2 * math.pi / period
-        count = math.ceil(8.6 / (self.spread * step))
-        if count > _MOST_FREQUENCIES:
-            raise ValueError(f"the hits are too large for this spread: {count} frequencies")
-        k: Vector = step * np.arange(1, count + 1, dtype=np.float64)
-        excess = self._characteristic(k) - np.exp(-0.5 * (k * deviation) ** 2)
-        wave = excess / (1j * k)
-        correction = np.zeros(x.size)
-        for at in range(0, count, 512):
-            part = slice(at, at + 512)
-            correction += np.real(np.exp(-1j * np.outer(x, k[part])) @ wave[part])
-        return np.asarray(np.clip(ndtr(-x / deviation) + correction * step / math.pi, 0.0, 1.0))
-
-    def _characteristic(self, k: Vector) -> NDArray[np.complex128]:
-        """Of the centred sum. Logarithms keep a billion factors exact."""
-        exponent = -0.5 * (k * self.spread) ** 2 - 1j * k * self.mean
-        for at in range(0, self.sizes.size, 256):
-            part = slice(at, at + 256)
-            phases = np.expm1(1j * np.outer(k, self.sizes[part]))
-            exponent = exponent + np.log1p(self.chance * phases) @ self.counts[part]
-        return np.asarray(np.exp(exponent))
-
-
-def merged(sizes: Vector, counts: Vector) -> tuple[Vector, Vector]:
-    """Fewer coefficients with the same sum: those nearly equal are replaced by their mean.
-
-    Examples
-    --------
-    >>> sizes, counts = merged(np.array([1.0, 2.0, 1.0]), np.ones(3))
-    >>> sizes.tolist(), counts.tolist()
-    ([1.0, 2.0], [2.0, 1.0])
-    """
-    size = np.abs(sizes)
-    keep = size > 1e-18 * size.max()
-    sizes, counts, size = sizes[keep], counts[keep], size[keep]
-    label = np.floor(np.log(size / size.max()) / _SAME).astype(np.int64)
-    _, group = np.unique(np.where(sizes > 0, label, 1 - label), return_inverse=True)
-    total = np.asarray(np.bincount(group, weights=counts), dtype=np.float64)
-    return np.bincount(group, weights=counts * sizes) / total, total

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
-from dplateau.accounting.walks import Law, Move, Programme, node_count, walk
+from dplateau.accounting.walks import (
+    NODES_PER_PANEL,
+    PANEL,
+    Law,
+    Move,
+    Programme,
+    node_count,
+    walk,
+)
 from dplateau.batches import (
     ADD_OR_REMOVE_ONE,
     REPLACE_ONE,
@@ -30,9 +38,12 @@ from dplateau.plan import Plan
 MOST_JITTER = 0.02
 _NO_JITTER = 1e-7
 
-MOST_NODES = 1100  # one squaring of the kernel then takes about a tenth of a second
-MOST_ENTRIES = 2e8  # kernel entries evaluated for a varying schedule
-MOST_STEPS = 20_000  # separate kernels built for a varying schedule
+MOST_SQUARED = 500  # nodes of a kernel that is squared repeatedly: seconds for any exponent
+MOST_SOLVED = 4_000  # nodes of a kernel whose stationary law is solved for
+MOST_WORK = 1e8  # nodes times steps times width of a kernel, followed step by step
+MOST_STEPS = 3_000  # separate kernels built for a varying schedule
+MOST_BUILT = 2e7  # entries of all of them
+_WIDTH = 70  # nodes within reach of one step
 # Two copies of a walk on an interval of length D have met after this many times
 # ((D + sqrt(pi/2) spread) / spread)**2 steps, but for 1e-20 (theory, section 6).
 _FORGETS = 2 * math.log(1e20) / math.pi**2
@@ -234,7 +245,7 @@ class Interval:
         With noise at every step.
     length : float
         Length of the interval.
-    steps : int
+    steps : int or inf
         How many last steps are followed, from the centre. Either all of them, or so many that the
         start is forgotten but for 1e-20.
     position : int, optional
@@ -243,7 +254,7 @@ class Interval:
 
     plan: Plan
     length: float
-    steps: int
+    steps: float
     position: int = 0
 
     def laws(self, extra_pull: float = 0.0) -> tuple[Law, Law]:
@@ -255,11 +266,8 @@ class Interval:
             left, right = self._constant(extra_pull)
         else:
             left, right = self._varying(extra_pull)
-        half = self.length / 2
-        law = walk(*right, lower=-half, upper=half)
-        if not left[0] or _are_mirrored(left, right):
-            return (law.mirrored() if _are_mirrored(left, right) else self._walk(left)), law
-        return self._walk(left), law
+        law = self._walk(right)
+        return law.mirrored() if _are_mirrored(left, right) else self._walk(left), law
 
     def _walk(self, programme: tuple[Programme, Move]) -> Law:
         return walk(*programme, lower=-self.length / 2, upper=self.length / 2)
@@ -280,7 +288,7 @@ class Interval:
             return [([(move, before)] if before else [], move) for move in pair]
         period = plan.batches.per_epoch(plan.records)
         quiet = stage.quiet(self._drift(stage, extra))
-        epochs, head = divmod(before, period)
+        epochs, head = divmod(int(before), period)
         found: list[tuple[Programme, Move]] = []
         for move in pair:
             epoch: Programme = [(move, 1), (quiet, period - 1)] if period > 1 else [(move, 1)]
@@ -289,17 +297,17 @@ class Interval:
         return found
 
     def _varying(self, extra: float) -> list[tuple[Programme, Move]]:
-        plan = self.plan
+        plan, steps = self.plan, int(self.steps)
         stop = int(plan.iterations)
-        start = stop - self.steps
+        start = stop - steps
         etas = plan.step_size.values(start, stop)
         sigmas = plan.sigma_schedule.values(start, stop)
         of, cyclic = draw(plan), isinstance(plan.batches, Cyclic)
         period = plan.batches.per_epoch(plan.records) if cyclic else 1
         paths: tuple[list[Move], list[Move]] = ([], [])
-        for t in range(self.steps):
+        for t in range(steps):
             stage = Stage(plan, of, etas[t], etas[t] * sigmas[t], self.length)
-            if (self.steps - 1 - t) % period == self.position % period:
+            if (steps - 1 - t) % period == self.position % period:
                 pair = stage.pair(self._pull(stage, extra))
             else:
                 pair = (stage.quiet(self._drift(stage, extra)),) * 2
@@ -315,11 +323,7 @@ def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None
     where following the walks would take too long. None if no length will do.
     """
     if plan.is_constant:
-        spread = plan.step_size.largest(1) * plan.sigma
-        while node_count(length, spread) > MOST_NODES:
-            length *= 0.99
-        forgotten = math.ceil(_FORGETS * (length / spread + math.sqrt(math.pi / 2)) ** 2) + 2
-        return Interval(plan, length, int(min(plan.iterations, forgotten)), position)
+        return _constant_interval(plan, length, position)
     total = int(plan.iterations)
     window = min(total, MOST_STEPS)
     spreads = plan.step_size.values(total - window, total) * plan.sigma_schedule.values(
@@ -330,28 +334,66 @@ def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None
         steps = _affordable(spreads, length)
         if steps == total:
             return Interval(plan, length, steps, position)
-        room = (length + math.sqrt(math.pi / 2) * float(spreads[-steps:].max())) ** 2
-        if float((spreads[-steps:] ** 2).sum()) >= _FORGETS * room:
+        if steps and float((spreads[-steps:] ** 2).sum()) >= _forgotten(
+            length, float(spreads[-steps:].max())
+        ):
             return Interval(plan, length, steps, position)
         length *= 0.8
     return None
 
 
+def _constant_interval(plan: Plan, length: float, position: int) -> Interval:
+    spread = plan.step_size.largest(1) * plan.sigma
+    per_spread = NODES_PER_PANEL / PANEL
+    cyclic = isinstance(plan.batches, Cyclic)
+    # The longest interval that can be squared, followed step by step, or solved for.
+    squared = MOST_SQUARED / per_spread
+    followed = min(MOST_WORK / (_WIDTH * plan.iterations), MOST_SOLVED) / per_spread
+    solved = MOST_SOLVED / per_spread
+    if plan.iterations < math.inf:
+        room = math.sqrt(max(plan.iterations - 4, 0) / _FORGETS) - math.sqrt(math.pi / 2)
+        solved = min(solved, room)
+    longest = max(squared, followed, 0.0 if cyclic else solved) * spread
+    length = min(length, longest)
+    enough = math.ceil(_forgotten(length, spread) / spread**2) + 2
+    if plan.iterations >= enough:
+        steps: float = enough if cyclic else math.inf
+    else:
+        steps = plan.iterations
+    return Interval(plan, length, steps, position)
+
+
+def _forgotten(length: float, spread: float) -> float:
+    """Sum of the squared spreads after which two copies have met, but for 1e-20."""
+    return _FORGETS * (length + math.sqrt(math.pi / 2) * spread) ** 2
+
+
 def _affordable(spreads: np.ndarray, length: float) -> int:
-    """How many last steps can be followed: short ones need a finer grid."""
+    """How many last steps can be followed: small ones need a finer grid."""
     steps = spreads.size
-    while (
-        steps > 1 and steps * node_count(length, float(spreads[-steps:].min())) ** 2 > MOST_ENTRIES
-    ):
+    while steps:
+        nodes = node_count(length, float(spreads[-steps:].min()))
+        if nodes <= MOST_SOLVED and steps * nodes * min(nodes, _WIDTH) <= MOST_BUILT:
+            return int(steps)
         steps = steps * 3 // 4
-    return int(steps)
+    return 0
 
 
 def _are_mirrored(left: tuple[Programme, Move], right: tuple[Programme, Move]) -> bool:
-    """Whether a single repeated step of one world is the mirror image of the other's."""
-    if len(left[0]) > 1 or len(right[0]) > 1:
+    """Whether one world is the mirror image of the other (nested programmes are not looked at)."""
+    if len(left[0]) != len(right[0]) or not _mirror_images(left[1], right[1]):
         return False
-    one, two = left[1], right[1].mirrored()
+    return all(
+        isinstance(one, Move) and isinstance(two, Move) and _mirror_images(one, two)
+        for (one, _), (two, _) in zip(left[0], right[0], strict=True)
+    )
+
+
+def _mirror_images(one: Move, two: Move) -> bool:
     if len(one.cases) != len(two.cases):
         return False
-    return bool(np.allclose(one.cases, two.cases, rtol=1e-13, atol=1e-14 * one.spread))
+    slack = 1e-14 * one.spread
+    return all(
+        p == r and a == b and abs(v + w) <= slack + 1e-13 * abs(v)
+        for (p, a, v), (r, b, w) in zip(one.cases, two.cases, strict=True)
+    )

@@ -1,0 +1,79 @@
+"""What an event proves: the epsilon that a test between two worlds rules out.
+
+If ``P[E] > exp(eps) Q[E] + delta`` for one event, then ``(eps, delta)`` does not hold. Errors of
+the two probabilities are always taken against the claim.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_ndtr, ndtri
+
+from dplateau.accounting.walks import Law
+
+Vector = NDArray[np.float64]
+
+QUADRATURE_MARGIN = 1e-9  # relative; measured by refining the quadrature
+ABSOLUTE_MARGIN = 1e-14
+
+
+def best_threshold(left: Law, right: Law, delta: float) -> float:
+    """The largest epsilon that a threshold event proves, in either order.
+
+    Any event ``E`` with ``P[E] > e**eps Q[E] + delta`` refutes ``(eps, delta)``; the walks have a
+    monotone likelihood ratio, so none beats the best threshold.
+    """
+    at = np.linspace(right.lower, right.upper, 1201)
+    best = 0.0
+    for likely, rare in (
+        (right.at_least(at[1:]), left.at_least(at[1:])),
+        (left.cdf(at[:-1]), right.cdf(at[:-1])),
+    ):
+        best = max(best, refuted(likely, rare, delta, QUADRATURE_MARGIN, ABSOLUTE_MARGIN))
+    return best
+
+
+def refuted(likely: Vector, rare: Vector, delta: float, relative: float, absolute: float) -> float:
+    """Largest ``log((P[E] - delta) / Q[E])`` over events, errors taken against us."""
+    excess = likely * (1 - relative) - absolute - delta
+    good = excess > 0
+    if not good.any():
+        return 0.0
+    ratio = excess[good] / (rare[good] * (1 + relative) + absolute)
+    return max(0.0, math.log(float(ratio.max())))
+
+
+def gaussian_bound(mu: float, delta: float, *, error: float = 0.0) -> float:
+    """Epsilon of ``N(0, 1)`` against ``N(mu, 1)`` at ``delta``, from below.
+
+    Found as the best half-line, in logarithms, so that no ``delta`` is too small. ``error`` is a
+    total variation distance by which either law may be off.
+
+    Examples
+    --------
+    >>> round(gaussian_bound(1.0, 1e-5), 4)
+    4.3772
+    """
+    if mu == 0:
+        return 0.0
+
+    def value(u: float) -> float:
+        likely = log_ndtr(u)
+        share = math.exp(math.log(delta + error) - likely) if delta + error > 0 else 0.0
+        if share >= 1:
+            return 0.0
+        rare = np.logaddexp(log_ndtr(u - mu), math.log(error) if error > 0 else -math.inf)
+        return float(likely + math.log1p(-share) - rare)
+
+    low = float(ndtri(min(delta + error, 0.999)))
+    grid = np.linspace(low, max(low, 0.0) + 12.0, 400)
+    at = int(np.argmax([value(u) for u in grid]))
+    around = (grid[max(at - 1, 0)], grid[min(at + 1, grid.size - 1)])
+    found = minimize_scalar(
+        lambda u: -value(u), bounds=around, method="bounded", options={"xatol": 1e-9}
+    )
+    return max(0.0, -float(found.fun) * (1 - 1e-12))
