@@ -115,9 +115,10 @@ class Loss:
         raise TypeError(f"{type(self).__name__} states no slope")
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields under their names, with the ``kind`` that `loss_from_dict` reads."""
+        """The fields as JSON values, with the ``kind`` that `loss_from_dict` reads."""
         stored = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {"kind": self.kind, **stored}
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}
+        return {"kind": self.kind, **plain}
 
 
 @dataclass(frozen=True, kw_only=True)
