@@ -26,7 +26,7 @@ from dplateau.accounting.calibration import calibrate
 from dplateau.accounting.currencies import gdp_of
 from dplateau.batches import REPLACE_ONE, Batches, FullBatch, Poisson
 from dplateau.domains import Domain, Everywhere
-from dplateau.errors import PlanError, non_negative, positive, whole
+from dplateau.errors import PlanError, non_negative, positive, probability, whole
 from dplateau.losses import Huber, Logistic, Loss, SmoothedPinball, Softmax
 from dplateau.plan import Plan
 from dplateau.schedules import Schedule, schedule
@@ -120,7 +120,9 @@ def suggest_plan(
         features=whole("n_features", n_features),
         data_norm=positive("data_norm", data_norm),
         relation=neighboring_relation,
-        mu=None if epsilon is None else gdp_of(epsilon, delta),
+        mu=None
+        if epsilon is None
+        else gdp_of(positive("epsilon", epsilon), probability("delta", delta)),
         work=positive("work", work),
     )
     given = {

@@ -21,7 +21,7 @@ app = typer.Typer(
     help="Private convex models, and exactly how private they are.",
 )
 
-_FAMILIES = ("accounting", "auditing", "reporting")
+_FAMILIES = ("accounting", "auditing", "reporting", "training")
 
 
 def main() -> None:

@@ -1,0 +1,237 @@
+"""``dplateau schema``, ``train``, ``predict``: files on disk, one JSON object, one clear line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dplateau.cli import main
+from dplateau.table_model import TableModel
+
+SCHEMA = {
+    "columns": {
+        "age": {"type": "number", "bounds": [0, 100]},
+        "job": {"type": "category", "categories": ["clerk", "nurse", "pilot"]},
+        "member": {"type": "boolean"},
+        "rich": {"type": "category", "categories": ["no", "yes"]},
+        "income": {"type": "number", "bounds": [0, 100]},
+        "name": {"type": "ignore"},
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    n = 2000
+    job = rng.choice(["clerk", "nurse", "pilot"], n)
+    age = rng.integers(18, 80, n)
+    income = np.clip(20 + 0.5 * age + 15 * (job == "pilot") + rng.normal(0, 5, n), 0, 100)
+    return pd.DataFrame(
+        {
+            "age": age,
+            "job": job,
+            "member": rng.random(n) < 0.5,
+            "rich": np.where(income > 50, "yes", "no"),
+            "income": income.round(2),
+            "name": [f"person {k}" for k in range(n)],
+        }
+    )
+
+
+@pytest.fixture
+def folder(people, tmp_path):
+    people.to_csv(tmp_path / "people.csv", index=False)
+    people.to_parquet(tmp_path / "people.parquet")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    return tmp_path
+
+
+@pytest.fixture
+def dplateau(monkeypatch, capsys):
+    """Call the command line in this process: exit code, standard output, standard error."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dplateau", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def training(folder, table="people.csv", target="rich", **changes):
+    options = {
+        "schema": folder / "schema.json",
+        "target": target,
+        "epsilon": 4,
+        "delta": 1e-6,
+        "out": folder / "model",
+        **changes,
+    }
+    words = [str(word) for k, v in options.items() for word in (f"--{k.replace('_', '-')}", v)]
+    return ["train", folder / table, *words]
+
+
+def test_a_schema_holds_names_and_types_and_no_value(dplateau, folder):
+    code, out, err = dplateau("schema", folder / "people.csv", "--json")
+    assert (code, err) == (0, "")
+    columns = json.loads(out)["columns"]
+    assert columns["age"] == {"type": "number", "bounds": [None, None]}
+    assert columns["job"] == {"type": "category", "categories": []}
+    assert columns["member"] == {"type": "boolean"}
+    assert "pilot" not in out
+    target = folder / "template.json"
+    code, out, _ = dplateau("schema", folder / "people.parquet", "--out", target)
+    assert code == 0
+    assert "no value" in out
+    assert json.loads(target.read_text())["columns"].keys() == columns.keys()
+    code, _, err = dplateau("schema", folder / "people.csv", "--out", target)
+    assert code == 2
+    assert "--force" in err
+
+
+@pytest.mark.parametrize("table", ["people.csv", "people.parquet"])
+def test_train_predict_verify(dplateau, folder, people, table):
+    code, out, err = dplateau(*training(folder, table), "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["epsilon"] <= 4
+    assert found["relation"] == "replace_one"
+    assert found["records"] == 2000
+    assert found["fit_for_release"] is True
+    written = sorted(path.name for path in (folder / "model").iterdir())
+    assert written == ["certificate.json", "model.json"]
+    stored = (folder / "model" / "model.json").read_text()
+    assert "person" not in stored
+
+    code, out, _ = dplateau("predict", folder / "model", folder / table)
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0
+    assert np.mean([row["rich"] for row in rows] == people["rich"]) > 0.85
+    assert abs(float(rows[0]["p(no)"]) + float(rows[0]["p(yes)"]) - 1) < 1e-9
+
+    code, out, _ = dplateau("predict", folder / "model", folder / table, "--json")
+    assert json.loads(out)["rich"] == [row["rich"] for row in rows]
+    code, out, _ = dplateau("verify", folder / "model", folder / "model", "--json")
+    assert code == 0
+    assert json.loads(out)["verified"] is True
+
+
+def test_a_number_is_predicted_by_regression_for_as_long_as_asked(dplateau, folder, people):
+    code, out, _ = dplateau(*training(folder, target="income", time_budget="0.3s"))
+    assert code == 0
+    assert "model.json" in out
+    target = folder / "predicted.csv"
+    code, out, _ = dplateau(
+        "predict", folder / "model", folder / "people.csv", "--out", target, "--json"
+    )
+    assert json.loads(out) == {"rows": 2000, "out": str(target)}
+    predicted = pd.read_csv(target)["income"]
+    assert np.corrcoef(predicted, people["income"])[0, 1] > 0.6
+    assert TableModel.read(folder / "model").certificate.plan.regularization > 0
+
+
+def test_a_boolean_can_be_the_target(dplateau, folder):
+    code, out, _ = dplateau(
+        *training(folder, target="member", relation="add_or_remove_one"), "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["relation"] == "add_or_remove_one"
+    assert TableModel.read(folder / "model").estimator.classes_.tolist() == ["false", "true"]
+
+
+def test_an_existing_model_is_replaced_only_by_force(dplateau, folder):
+    (folder / "model").mkdir()
+    (folder / "model" / "notes.txt").write_text("mine")
+    code, _, err = dplateau(*training(folder))
+    assert code == 2
+    assert "not empty" in err
+    code, _, _ = dplateau(*training(folder), "--force")
+    assert code == 0
+    assert (folder / "model" / "notes.txt").read_text() == "mine"
+
+
+def spoil(folder, **columns):
+    stored = json.loads((folder / "schema.json").read_text())
+    stored["columns"].update(columns)
+    (folder / "schema.json").write_text(json.dumps(stored))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        (lambda f: (f / "people.csv").write_text("age,job\n1\n"), "well-formed CSV"),
+        (lambda f: (f / "people.csv").write_text("age,job\n1,clerk\n"), "no column 'member'"),
+        (lambda f: (f / "people.csv").unlink(), "there is no file"),
+        (lambda f: (f / "schema.json").unlink(), "no readable schema"),
+        (lambda f: (f / "schema.json").write_text("{}"), 'no "columns"'),
+        (
+            lambda f: spoil(f, age={"type": "number", "bounds": [None, None]}),
+            "bounds of column 'age'",
+        ),
+        (lambda f: spoil(f, rich={"type": "category", "categories": ["no"]}), "two"),
+        (
+            lambda f: spoil(f, rich={"type": "category", "categories": ["no", "very"]}),
+            "outside the declared classes",
+        ),
+        (
+            lambda f: spoil(f, rich={"type": "date", "bounds": ["2000-01-01", "2001-01-01"]}),
+            "cannot be",
+        ),
+        (lambda f: (f / "model").write_text("a file"), "is a file"),
+    ],
+)
+def test_trouble_is_one_clear_line_and_leaves_nothing_behind(dplateau, folder, trouble, words):
+    trouble(folder)
+    before = sorted(folder.iterdir())
+    code, out, err = dplateau(*training(folder))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"target": "wealth"}, "no column 'wealth'"),
+        ({"epsilon": -1}, "epsilon"),
+        ({"delta": 2}, "delta"),
+        ({"relation": "edit"}, "neighboring_relation"),
+        ({"time_budget": "soon"}, "time_budget"),
+    ],
+)
+def test_wrong_options_are_one_clear_line(dplateau, folder, changes, words):
+    code, out, err = dplateau(*training(folder, **changes))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (folder / "model").exists()
+
+
+def test_predict_refuses_what_is_no_model(dplateau, folder):
+    code, _, err = dplateau("predict", folder, folder / "people.csv")
+    assert code == 2
+    assert "no model" in err
+    dplateau(*training(folder))
+    (folder / "few.csv").write_text("age\n3\n")
+    code, _, err = dplateau("predict", folder / "model", folder / "few.csv")
+    assert code == 2
+    assert "no column 'job'" in err
+    stored = json.loads((folder / "model" / "model.json").read_text())
+    for broken in ({**stored, "format": 99}, {"format": 1}, {**stored, "coef": [[1.0]]}):
+        (folder / "model" / "model.json").write_text(json.dumps(broken))
+        code, _, err = dplateau("predict", folder / "model", folder / "people.csv")
+        assert code == 2
+        assert "model.json" in err
