@@ -86,9 +86,10 @@ def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Problem:
     targets, usable = _as_targets(loss, y, records)
     rows = _as_rows(matrix)
     margin = 1 - (features + 16) * np.finfo(float).eps
+    within = _shrunk(bound, loss.intercept, margin)
     scale = np.empty(records)
     for lower, upper in _scan(matrix):
-        kernels.bound_rows(rows, bound, margin, lower, scale[lower:upper])
+        kernels.bound_rows(rows, within, lower, scale[lower:upper])
         release_pages(rows)
     scale[~usable] = 0.0
     norms = np.empty(0)
@@ -109,6 +110,16 @@ def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Problem:
         clip=math.inf if loss.clip is None else loss.clip * margin,
         intercept=loss.intercept,
     )
+
+
+def _shrunk(bound: float, intercept: float, margin: float) -> float:
+    """The row norm that makes the *augmented* norm smaller by the factor ``margin``.
+
+    The margin, just below 1, pays for the rounding of norms, products and of the plan's constants.
+    """
+    if math.isinf(bound):
+        return bound
+    return math.sqrt(max((bound * margin) ** 2 - intercept**2 * (1 - margin**2), 0.0))
 
 
 def _as_matrix(X: Any) -> Any:

@@ -263,18 +263,15 @@ def _gather_of(rows, index, factors, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def bound_rows(rows: Any, bound: float, margin: float, start: int, scale: Any) -> None:
-    """The factors that bring rows ``start, ...`` within the norm bound; 0 where not finite.
-
-    ``margin`` is just below 1: it pays for the rounding of the norm and of the products.
-    """
+def bound_rows(rows: Any, bound: float, start: int, scale: Any) -> None:
+    """The factors that bring rows ``start, ...`` within the norm bound; 0 where not finite."""
     _squares(rows, start, scale)
     for r in range(scale.size):
         norm = math.sqrt(scale[r])
         if not math.isfinite(norm):
             scale[r] = 0.0
         else:
-            scale[r] = min(1.0, bound * margin / norm) if norm > 0 else 1.0
+            scale[r] = min(1.0, bound / norm) if norm > 0 else 1.0
 
 
 @compiled

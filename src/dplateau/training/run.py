@@ -150,7 +150,7 @@ def release(
     clock = Clock(time_budget, stop_at)
     with (
         clock.listening(),
-        single_threaded_blas(),
+        single_threaded_blas(session),
         Progress(progress, executed.iterations, session.step) as display,
     ):
         _carry(session, streams, clock, keeper, callback, display)
@@ -208,7 +208,7 @@ def run_many(
                 group,
             )  # fmt: skip
 
-    with single_threaded_blas(), ThreadPoolExecutor(processors()) as pool:
+    with single_threaded_blas(session), ThreadPoolExecutor(processors()) as pool:
         try:
             list(pool.map(train, groups, streams))
         finally:

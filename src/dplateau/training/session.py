@@ -163,12 +163,16 @@ _blas_limit: Any = None
 
 
 @contextlib.contextmanager
-def single_threaded_blas() -> Iterator[None]:
-    """Keep BLAS to the calling thread while any run lasts: our blocks fit one core's cache.
+def single_threaded_blas(session: Session) -> Iterator[None]:
+    """Keep BLAS to the calling thread while a run that calls it lasts.
 
-    Counted, so that runs in several threads end in any order and the first setting comes back.
+    Its blocks fit one core's cache; our own threads share the work. Counted, so that runs in
+    several threads end in any order and the first setting comes back.
     """
     global _blas_users, _blas_limit
+    if session.weights.ndim == 1:
+        yield
+        return
     with _LOCK:
         if _blas_users == 0:
             _blas_limit = ThreadpoolController().limit(limits=1, user_api="blas")
