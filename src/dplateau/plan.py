@@ -31,6 +31,7 @@ Vector = NDArray[np.float64]
 
 SCHEMA = 1
 EVERYWHERE = Everywhere()
+_NEVER = 1e-12  # a chance of overflow that costs nothing
 _ROUNDING = 1e-12  # relative slack for hypotheses met with equality in real numbers
 
 
@@ -314,20 +315,28 @@ class Plan:
 
     @property
     def batch_cap(self) -> float:
-        """``B_max``: the largest Poisson batch for which every step contracts; ``inf``: no cap."""
-        if not (isinstance(self.batches, Poisson) and self.hidden_state):
+        """``B_max``: Poisson batches are thinned to this size, so that every step contracts.
+
+        The largest size that contracts at all, or, where the batch practically never grows that
+        far, the largest that contracts as much as the regulariser alone; ``inf``: no cap.
+        """
+        if not (isinstance(self.batches, Poisson) and self.hidden_state) or self.smoothness == 0:
             return math.inf
         eta = self.step_size.largest(self.iterations)
-        if self.smoothness == 0:
-            return math.inf
-        room = 2 * self.batch_size * (1 - eta * self.regularization / 2) / (eta * self.smoothness)
-        cap = math.floor(room * (1 + _ROUNDING)) if room < 2 * self.records else math.inf
+        per_record = eta * self.smoothness / self.batch_size
+        cap = self._whole_below((2 - eta * self.regularization) / per_record)
         if cap < 1:
             raise PlanError(
                 f"step size {eta:g} leaves no room for a single record in a Poisson batch of "
                 f"{self.batch_size:g} on average. Use a smaller step or larger batches."
             )
+        tighter = self._whole_below((2 - 2 * eta * self.regularization) / per_record)
+        if tighter >= 1 and self._chance_to_fill(tighter) <= _NEVER:
+            cap = tighter
         return math.inf if cap >= self.records else cap
+
+    def _whole_below(self, room: float) -> float:
+        return math.floor(room * (1 + _ROUNDING)) if room < 2 * self.records else math.inf
 
     @property
     def overflow(self) -> float:

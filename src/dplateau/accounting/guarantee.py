@@ -128,12 +128,19 @@ class Guarantee:
         if math.isinf(epsilon):
             return 0.0
         least = min(self._composition.price.delta(epsilon), 1.0)
-        for start in (min(max(least, 1e-300), 0.5), *families.reference_deltas()):
-            for chosen in self._others(start):
-                least = min(least, chosen.price.delta(epsilon))
-        for chosen in self._others(min(max(least, 1e-300), 0.5)):
-            least = min(least, chosen.price.delta(epsilon))
+        for start in families.reference_deltas():
+            least = min(least, self._delta_from(start, epsilon))
+        # The parameters that are best at the answer give the answer: a fixed point.
+        for _ in range(8):
+            better = self._delta_from(min(max(least, 1e-300), 0.5), epsilon)
+            if better >= least * (1 - 1e-4):
+                break
+            least = better
         return least
+
+    def _delta_from(self, delta: float, epsilon: float) -> float:
+        chosen = self._others(delta)
+        return min((each.price.delta(epsilon) for each in chosen), default=1.0)
 
     def bounds(self, delta: float) -> dict[str, float]:
         """Every bound that applies, with its epsilon at this delta."""

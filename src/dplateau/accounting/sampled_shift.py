@@ -25,6 +25,7 @@ from dplateau.plan import Plan
 Vector = NDArray[np.float64]
 
 _LEVELS = 24  # distinct payments that are composed apart; others are rounded up to these
+_ROUGHLY = 6  # as many suffice to compare windows
 _THETAS = np.geomspace(1e-4, 1e4, 60)
 _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -83,13 +84,10 @@ def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, floa
         return Gaussian(math.inf), math.inf
     q = min(plan.inclusion_probability, 1.0)
     length = minimise_over_integers(lambda r: _second_order(plan, q, r), 1, most, points=20)
-    lengths = {length}
-    if _even(plan):  # cheap enough to ask the moments of the law themselves
-        lengths |= {min(most, max(1, round(length * f))) for f in (0.35, 0.6, 1.6, 2.7)}
-    priced = [(_poisson_price(plan, r), float(r)) for r in sorted(lengths)]
-    if len(priced) == 1:
-        return priced[0]
-    return min(priced, key=lambda pair: pair[0].estimate(delta))
+    # Order two finds the valley; the moments of the law itself find its bottom.
+    lengths = {min(most, max(1, round(length * f))) for f in (0.35, 0.6, 1.0, 1.6, 2.7)}
+    best = min(lengths, key=lambda r: _poisson_price(plan, r, _ROUGHLY).estimate(delta))
+    return _poisson_price(plan, best, _LEVELS), float(best)
 
 
 def _even(plan: Plan) -> bool:
@@ -139,11 +137,12 @@ def _second_order(plan: Plan, q: float, last: int) -> float:
     )
 
 
-def _poisson_price(plan: Plan, last: int) -> Price:
+def _poisson_price(plan: Plan, last: int, most: int) -> Price:
+    """The price of a window, its payments rounded up to at most ``most`` levels."""
     u, a, copies = _payments(plan, last, min(plan.inclusion_probability, 1.0))
     if a.size == 1:
         return random_batches(plan, [(float(u[0]), float(a[0]), int(copies[0]))])
-    levels = np.unique(np.append(np.linspace(0.0, a.max(), _LEVELS), 0.0))
+    levels = np.unique(np.append(np.linspace(0.0, a.max(), most), 0.0))
     place = np.searchsorted(levels * (1 + 1e-12), a)
     groups = [np.flatnonzero(place == g) for g in range(levels.size)]
     return random_batches(

@@ -1,0 +1,1 @@
+"""Independent computations that the tests compare the product with."""
