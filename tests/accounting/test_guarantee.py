@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -145,7 +146,7 @@ def test_monotone_in_noise_diameter_and_lipschitz(kind: str, relation: str) -> N
     wider = [epsilon(domain=dp.L2Ball(r)) for r in (0.5, 2.0, 8.0)] + [
         epsilon(domain=dp.Everywhere())
     ]
-    assert all(a <= b * (1 + 1e-6) for a, b in zip(wider, wider[1:], strict=False))
+    assert all(a <= b * (1 + 1e-6) for a, b in pairwise(wider))
 
 
 def test_more_records_are_more_private() -> None:

@@ -98,7 +98,7 @@ def test_mixing_laws_mixes_profiles() -> None:
 
 
 def test_an_understated_law_would_be_caught() -> None:
-    """The comparison above can fail: ten per cent less displacement lies below the exact profile."""
+    """The comparison above can fail: ten per cent less displacement lies below."""
     composed = Composition(((gaussian_law(0.09), 100),)).epsilon(1e-5)
     assert composed < gdp_epsilon(1.0, 1e-5)
 

@@ -60,12 +60,23 @@ def forgotten(plan: Plan, delta: float) -> Chosen | None:
     chance = survival(plan)
     if chance is None:
         return None
-    horizons = _horizons(chance, delta, plan.iterations)
+    # The horizon is chosen as if training never ended, so that every longer run gets the same.
+    chosen = _forgotten_within(plan, chance, delta, math.inf) if plan.is_constant else None
+    if chosen is None or chosen.last_steps > plan.iterations:
+        chosen = _forgotten_within(plan, chance, delta, plan.iterations)
+    return chosen
+
+
+def _forgotten_within(
+    plan: Plan, chance: Survival | VaryingSurvival, delta: float, most: float
+) -> Chosen | None:
+    horizons = _horizons(chance, delta, most)
     if not horizons:
         return None
+    endless = plan.replace(iterations=math.inf) if plan.is_constant else plan
 
     def priced(steps: float) -> WithFailure:
-        return WithFailure(last_steps_price(plan, steps), chance(steps))
+        return WithFailure(last_steps_price(endless, steps), chance(steps))
 
     values = {steps: priced(steps).estimate(delta) for steps in horizons}
     steps = min(horizons, key=lambda r: values[r])
