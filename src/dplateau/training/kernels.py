@@ -498,30 +498,19 @@ def advance(
     sigmas: Any,
     streams: Any,
     marked: Any,
-    weights: Any,
+    models: Any,
 ) -> None:
-    """Run ``etas.size`` steps of the plan, from iteration ``first_step``, in place."""
+    """Run ``etas.size`` steps of the plan, from iteration ``first_step``, in place.
+
+    Every model ``models[k]`` is carried through all of them, one model after another.
+    """
     noise, choice = streams
     records = problem.scale.size
-    gradient = np.empty_like(weights)
+    gradient = np.empty(models.shape[1:])
     chosen = np.empty(0 if motion.batches == CONTIGUOUS else motion.size, np.int64)
-    for t in range(etas.size):
-        rows, start, stop = draw_batch(motion, records, first_step + t, choice, marked, chosen)
-        batch_gradient(problem, weights, rows, start, stop, gradient)
-        move(motion, etas[t], sigmas[t], gradient.reshape(-1), noise, weights.reshape(-1))
-
-
-@compiled
-def advance_each(
-    problem: Any,
-    motion: Any,
-    first_step: int,
-    etas: Any,
-    sigmas: Any,
-    streams: Any,
-    marked: Any,
-    weights: Any,
-) -> None:
-    """`advance` for every model ``weights[k]``, one after another."""
-    for k in range(weights.shape[0]):
-        advance(problem, motion, first_step, etas, sigmas, streams, marked, weights[k])
+    for k in range(models.shape[0]):
+        weights = models[k]
+        for t in range(etas.size):
+            rows, start, stop = draw_batch(motion, records, first_step + t, choice, marked, chosen)
+            batch_gradient(problem, weights, rows, start, stop, gradient)
+            move(motion, etas[t], sigmas[t], gradient.reshape(-1), noise, weights.reshape(-1))

@@ -203,7 +203,7 @@ def run_many(
             if ended.is_set():
                 return
             part = slice(lower, lower + at_once)
-            kernels.advance_each(
+            kernels.advance(
                 session.problem, session.motion, lower, etas[part], sigmas[part], pair, marked,
                 group,
             )  # fmt: skip

@@ -88,7 +88,7 @@ class Session:
         else:
             kernels.advance(
                 self.problem, self.motion, self.step, etas, sigmas, streams, self.marked,
-                self.weights,
+                self.weights[None],
             )  # fmt: skip
         self.step += steps
         if self.step_bytes:
