@@ -69,8 +69,8 @@ def epsilon_picture(certificate: Certificate) -> Picture:
 
     def draw(ax: Any) -> None:
         shown = np.isfinite(added_up) & (added_up <= 50 * max(ours))
-        ax.plot(lengths[shown], added_up[shown], "--", color=_OTHER, label="adding up all steps")
         ax.plot(lengths, ours, color=_OURS, label="this guarantee")
+        ax.plot(lengths[shown], added_up[shown], "--", color=_OTHER, label="adding up all steps")
         ax.plot([here], [certificate.epsilon], "o", ms=9, color=_OURS, label="this run")
         ax.set(xscale="log", yscale="log", xlabel="training steps", ylabel="ε (less is better)")
         _plain_ticks(ax.yaxis)
@@ -81,8 +81,14 @@ def epsilon_picture(certificate: Certificate) -> Picture:
         "Epsilon against training length",
         _inline(draw),
         f"The privacy loss ε at δ = {wording.short(delta)} had training been shorter or longer. "
-        "Where the line is flat, more training costs no more privacy.",
+        + _moral(certificate.epsilon, ours[-1], int(lengths[-1])),
     )
+
+
+def _moral(here: float, at_the_end: float, length: int) -> str:
+    if at_the_end <= 1.01 * here:
+        return "From this run on the line is flat: more training would cost no more privacy."
+    return f"Trained for {_steps(length)} steps, it would be {wording.above(at_the_end)}."
 
 
 def tradeoff_picture(certificate: Certificate) -> Picture:
