@@ -21,7 +21,7 @@ app = typer.Typer(
     help="Private convex models, and exactly how private they are.",
 )
 
-_FAMILIES = ("accounting", "auditing", "reporting", "training")
+_FAMILIES = ("accounting", "auditing", "comparing", "reporting", "training")
 
 
 def main() -> None:
