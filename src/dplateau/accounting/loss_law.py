@@ -172,7 +172,10 @@ def _ends_of_cells(
     probs[:-1] += per_cell - up
     probs[1:] += up
     probs[0] += below
-    probs *= (1 - above) / probs.sum()  # quadrature is exact to rounding; the total is made exact
+    total = float(probs.sum())
+    if total < 1e-300:  # both laws too far apart for one of them to have any mass here
+        return LossLaw(at_edges[:0], probs[:0], above)
+    probs *= (1 - above) / total  # quadrature is exact to rounding; the total is made exact
     keep = probs > 0
     return LossLaw(at_edges[keep], probs[keep], above)
 
