@@ -467,7 +467,7 @@ class Composition:
         """Least ``epsilon`` that is proved for this ``delta``; ``inf`` where nothing is."""
         if self.infinity >= delta:
             return math.inf
-        simple, theta = self.chernoff(delta * (1 - 1e-9))
+        simple, theta = self.chernoff(delta - self.infinity)
         composed = self._composed(theta)
         target = math.log(delta)
         infinity = self.infinity
@@ -490,7 +490,8 @@ class Composition:
 
         theta = math.exp(self._search(log_bound))
         log_delta = self._composed(theta).log_delta(epsilon, self.infinity)
-        return min(1.0, math.exp(min(log_delta, log_bound(math.log(theta)), 0.0)) * (1 + 1e-9))
+        simple = math.exp(min(log_bound(math.log(theta)), 0.0)) + self.infinity
+        return min(1.0, simple, math.exp(min(log_delta, 0.0)) * (1 + 1e-9))
 
     def profile(self, epsilons: Vector) -> Vector:
         """``delta`` at many epsilons from a single composition.

@@ -1,0 +1,87 @@
+"""Calibration returns the private side, closely, for every batch kind and search."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import dplateau as dp
+from dplateau.errors import PlanError
+
+BATCHES = {
+    "full": dp.FullBatch(),
+    "cyclic": dp.Cyclic(100),
+    "fixed": dp.FixedSize(100),
+    "poisson": dp.Poisson(100),
+}
+
+
+def plan(kind: str, iterations: float = 500) -> dp.Plan:
+    return dp.Plan(
+        records=2000,
+        batches=BATCHES[kind],
+        iterations=iterations,
+        step_size=2.0,
+        noise_multiplier=1.0,
+        lipschitz=1.0,
+        smoothness=0.25,
+        domain=dp.L2Ball(2.0),
+    )
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+@pytest.mark.parametrize("iterations", [200, math.inf])
+@pytest.mark.parametrize("epsilon", [0.3, 4.0])
+def test_least_noise(kind: str, iterations: float, epsilon: float) -> None:
+    found = dp.calibrate(plan(kind, iterations), epsilon=epsilon, delta=1e-6)
+    assert dp.account(found).epsilon(1e-6) <= epsilon
+    less = found.replace(noise_multiplier=found.noise_multiplier.scaled(0.999))
+    assert dp.account(less).epsilon(1e-6) > epsilon
+
+
+def test_a_noise_schedule_keeps_its_shape() -> None:
+    shaped = plan("full", 3).replace(noise_multiplier=[1.0, 2.0, 3.0])
+    found = dp.calibrate(shaped, epsilon=1.0, delta=1e-6)
+    values = found.noise_multiplier.values(0, 3)
+    assert (values / values[0]).tolist() == pytest.approx([1.0, 2.0, 3.0])
+    assert dp.account(found).epsilon(1e-6) <= 1.0
+
+
+def test_forever_without_a_plateau_is_refused_with_the_way_out() -> None:
+    with pytest.raises(PlanError, match="no plateau"):
+        dp.calibrate(
+            plan("full", math.inf).replace(domain=dp.Everywhere()), epsilon=1.0, delta=1e-6
+        )
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_most_iterations(kind: str) -> None:
+    noisy = plan(kind).replace(noise_multiplier=15.0, domain=dp.Everywhere())
+    found = dp.most_iterations(noisy, 2.0, 1e-6)
+    assert dp.account(found).epsilon(1e-6) <= 2.0
+    longer = found.replace(iterations=int(found.iterations * 1.05) + BATCHES[kind].per_epoch(2000))
+    assert dp.account(longer).epsilon(1e-6) > 2.0
+
+
+def test_most_iterations_may_be_all_of_them() -> None:
+    noisy = plan("full").replace(noise_multiplier=2000.0)
+    assert dp.most_iterations(noisy, 1.0, 1e-6).iterations == math.inf
+    with pytest.raises(PlanError, match="single step"):
+        dp.most_iterations(plan("full").replace(noise_multiplier=0.1), 1.0, 1e-6)
+
+
+def test_largest_radius() -> None:
+    endless = plan("full", math.inf).replace(noise_multiplier=300.0)
+    found = dp.largest_radius(endless, 1.0, 1e-6)
+    assert dp.account(found).epsilon(1e-6) <= 1.0
+    wider = found.replace(domain=dp.L2Ball(found.domain.radius * 1.002))
+    assert dp.account(wider).epsilon(1e-6) > 1.0
+    few = plan("full", 1).replace(noise_multiplier=300.0)
+    assert dp.largest_radius(few, 1.0, 1e-6).domain == dp.Everywhere()
+
+
+@pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan])
+def test_bad_targets_are_refused(epsilon: float) -> None:
+    with pytest.raises(PlanError, match="epsilon"):
+        dp.calibrate(plan("full"), epsilon=epsilon, delta=1e-6)
