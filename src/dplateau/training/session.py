@@ -18,13 +18,13 @@ from dplateau.losses import Loss
 from dplateau.plan import Plan
 from dplateau.training import data, kernels, noise
 from dplateau.training.motion import motion_of
-from dplateau.training.tables import is_mapped, release_pages
+from dplateau.training.tables import mapped_bytes, release_pages
 
 Array = NDArray[np.float64]
 
 _WIDE_STEP = 2_000_000  # products of one step from which handing halves to threads pays
-_RESIDENT_BYTES = 1 << 28  # how much of a memory map may be resident at once
-_FAULT_BYTES = 1 << 16  # a page fault maps about so much around the byte that was read
+_RESIDENT_BYTES = 1 << 29  # how much of a memory map may be resident at once
+_FAULT_BYTES = 1 << 21  # a page fault can map so much around the byte that was read
 
 
 class Session:
@@ -69,8 +69,8 @@ class Session:
 
     @cached_property
     def step_bytes(self) -> float:
-        """Bytes of a memory map that one step makes resident; 0 for data in memory."""
-        if not is_mapped(self.problem.rows):
+        """Bytes of a memory map that one step can make resident; 0 for data that may stay."""
+        if mapped_bytes(self.problem.rows) <= _RESIDENT_BYTES:
             return 0.0
         around = 0 if self.motion.batches == kernels.CONTIGUOUS else _FAULT_BYTES
         return float(self.motion.divisor * (_stored_per_row(self.problem) * 8 + around))

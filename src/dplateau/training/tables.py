@@ -120,10 +120,10 @@ def _mapping(array: Any) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") else None
 
 
-def is_mapped(rows: Any) -> bool:
-    """Whether a matrix (or any array of a CSR one) lies in a memory-mapped file."""
+def mapped_bytes(rows: Any) -> int:
+    """How much of a matrix (or of a CSR matrix's arrays) lies in memory-mapped files."""
     parts = rows if isinstance(rows, tuple) else (rows,)
-    return any(_mapping(part) is not None for part in parts)
+    return sum(part.nbytes for part in parts if _mapping(part) is not None)
 
 
 def release_pages(rows: Any) -> None:
