@@ -199,8 +199,9 @@ def _draft(
     endless = given["iterations"] == math.inf
     alpha = given["regularization"]
     if alpha is None:
-        # The plateau of a penalty alpha has the noise of tau = 2/alpha, the bias of tau = 1/alpha.
-        alpha = 1 / (math.sqrt(2) * tau) if endless else 0.0
+        # The plateau of a penalty alpha has the noise of tau = 2/alpha and the bias of
+        # tau = 1/alpha; their sum is least here.
+        alpha = math.sqrt(2) / tau if endless else 0.0
     eta, steps = _step_and_steps(task, loss, hidden, alpha, tau, given)
     batches = given["batches"] or _batches(task, loss, steps)
     noise = noise_multiplier
