@@ -25,7 +25,7 @@ def made_up_embeddings(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def main() -> None:
     """Ask for the plan first, then train."""
-    X, y = made_up_embeddings(12_000, seed=0)
+    X, y = made_up_embeddings(6_000, seed=0)
     probe = dp.PrivateLogisticRegression(
         epsilon=2.0,
         delta=1e-6,
@@ -34,7 +34,7 @@ def main() -> None:
     )
     print(probe.explain(*X.shape))
     model = make_pipeline(Normalizer(), probe).fit(X, y)
-    X_test, y_test = made_up_embeddings(3_000, seed=1)
+    X_test, y_test = made_up_embeddings(2_000, seed=1)
     print(f"accuracy {model.score(X_test, y_test):.1%} in {TOPICS} topics")
     print(probe.certificate_.statement)
 

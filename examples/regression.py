@@ -9,17 +9,14 @@ from sklearn.model_selection import train_test_split
 import dplateau as dp
 
 # Public ranges of the measurements, from medicine rather than from these patients.
-RANGES = np.array(
-    [(18, 90), (1, 2), (15, 50), (50, 150), (80, 320)]
-    + [(30, 260), (15, 110), (1, 10), (3, 7), (50, 130)]
-)
+LOW = np.array([18, 1, 15, 50, 80, 30, 15, 1, 3, 50])
+HIGH = np.array([90, 2, 50, 150, 320, 260, 110, 10, 7, 130])
 TARGET = (0, 350)
 
 
 def bounded(X: np.ndarray) -> np.ndarray:
     """Every feature in [-1, 1], every row of norm at most 1."""
-    low, high = RANGES.T
-    return (2 * np.clip((X - low) / (high - low), 0, 1) - 1) / np.sqrt(len(RANGES))
+    return (2 * np.clip((X - LOW) / (HIGH - LOW), 0, 1) - 1) / np.sqrt(len(LOW))
 
 
 def main() -> None:

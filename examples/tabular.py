@@ -61,7 +61,7 @@ def main() -> None:
     """Write a CSV file, train on it as ``dplateau train`` would, and predict."""
     with tempfile.TemporaryDirectory() as folder:
         table, schema = Path(folder) / "census.csv", Path(folder) / "schema.json"
-        csv.write_csv(made_up_census(20_000, seed=0), table)
+        csv.write_csv(made_up_census(10_000, seed=0), table)
         schema.write_text(json.dumps(SCHEMA))
 
         model = TableModel.train(read_table(table), schema, "income", epsilon=1.0, delta=1e-6)
