@@ -25,7 +25,7 @@ from dplateau.batches import Batches, Cyclic, FixedSize, Poisson, batches_from_d
 from dplateau.domains import Domain, Everywhere, domain_from_dict
 from dplateau.errors import PlanError, as_number, non_negative, positive, whole
 from dplateau.losses import Loss, Softmax, loss_from_dict
-from dplateau.schedules import Schedule, schedule
+from dplateau.schedules import Constant, Schedule, schedule
 
 Vector = NDArray[np.float64]
 
@@ -210,12 +210,15 @@ class Plan:
     def _check_schedules(self) -> None:
         for name in ("step_size", "noise_multiplier"):
             values: Schedule = getattr(self, name)
-            if self.iterations == math.inf and not values.is_constant:
+            if values.is_constant and values.length >= self.iterations:
+                values = Constant(values.largest(1))  # however it was written, it is one number
+                object.__setattr__(self, name, values)
+            if self.iterations == math.inf and not isinstance(values, Constant):
                 raise PlanError(
                     f"infinitely many iterations need a constant {name}; found {values!r}. "
                     "Give a number of iterations, or hold the value constant."
                 )
-            if values.length < self.iterations and not values.is_constant:
+            if values.length < self.iterations:
                 raise PlanError(
                     f"{name} lists {values.length:g} values for {self.iterations} iterations. "
                     "Give one value per iteration."

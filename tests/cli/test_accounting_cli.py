@@ -1,0 +1,107 @@
+"""``dplateau account`` and ``calibrate`` as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+import dplateau as dp
+
+OPTIONS = {
+    "--records": "2000",
+    "--batches": "poisson",
+    "--batch-size": "100",
+    "--iterations": "5000",
+    "--step-size": "2",
+    "--noise-multiplier": "30",
+    "--lipschitz": "1",
+    "--smoothness": "0.25",
+    "--diameter": "4",
+    "--delta": "1e-6",
+}
+
+
+def dplateau(command: str, *flags: str, **changes: str | None) -> subprocess.CompletedProcess[str]:
+    options = {**OPTIONS, **{f"--{k.replace('_', '-')}": v for k, v in changes.items()}}
+    words = [word for key, value in options.items() if value is not None for word in (key, value)]
+    return subprocess.run(
+        [sys.executable, "-c", "from dplateau.cli import main; main()", command, *words, *flags],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_account_prints_one_json_object() -> None:
+    ran = dplateau("account", "--json")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    plan = dp.Plan(
+        records=2000,
+        batches=dp.Poisson(100),
+        iterations=5000,
+        step_size=2.0,
+        noise_multiplier=30.0,
+        lipschitz=1.0,
+        smoothness=0.25,
+        domain=dp.L2Ball(2.0),
+    )
+    assert found["epsilon"] == pytest.approx(dp.account(plan).epsilon(1e-6), rel=1e-9)
+    assert found["bound"] in found["bounds"]
+    assert found["epsilon"] == pytest.approx(min(found["bounds"].values()), rel=1e-6)
+    assert found["lower_bound"] <= found["epsilon"]
+    assert set(found) >= {
+        "epsilon", "delta", "bound", "last_steps", "bounds", "published", "lower_bound",
+        "relation", "hypotheses",
+    }  # fmt: skip
+
+
+def test_account_speaks_to_people() -> None:
+    ran = dplateau("account", iterations="inf")
+    assert ran.returncode == 0, ran.stderr
+    assert "(reported)" in ran.stdout
+    assert "any number of training" in " ".join(ran.stdout.split())
+
+
+def test_calibrate_meets_its_target() -> None:
+    ran = dplateau("calibrate", "--json", noise_multiplier=None, epsilon="1.0", iterations="inf")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert found["epsilon"] <= 1.0
+    assert found["epsilon"] > 0.99
+    again = dplateau(
+        "account", "--json", iterations="inf", noise_multiplier=repr(found["noise_multiplier"])
+    )
+    assert json.loads(again.stdout)["epsilon"] == pytest.approx(found["epsilon"], rel=1e-9)
+
+
+def test_calibrate_solves_for_iterations() -> None:
+    ran = dplateau("calibrate", "--json", "--solve-for", "iterations", epsilon="8.0", diameter=None)
+    found = json.loads(ran.stdout)
+    assert found["epsilon"] <= 8.0
+    assert 1 < found["iterations"] < math.inf
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"step_size": "9"}, "contraction limit"),
+        ({"batches": "shuffled"}, "--batches"),
+        ({"batch_size": None}, "--batch-size"),
+        ({"iterations": "many"}, "--iterations"),
+        ({"delta": "2"}, "delta"),
+        ({"records": "50"}, "larger than the data"),
+        ({"noise_multiplier": "-3"}, "schedule value"),
+        ({"batches": "cyclic", "relation": "add_or_remove_one"}, "do not go with"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_two(changes, words) -> None:
+    ran = dplateau("account", "--json", **changes)
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert words in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) == 1
