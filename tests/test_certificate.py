@@ -350,6 +350,15 @@ def test_a_plan_without_noise_promises_nothing():
     assert certificate.verify()
 
 
+def test_a_delta_that_could_pay_for_a_whole_record_is_not_for_release():
+    run = Run(some_plan(), np.zeros(2))
+    for delta, fit in ((9e-4, True), (1e-3, False), (0.1, False)):
+        certificate = Certificate.of(run, delta)
+        assert certificate.fit_for_release is fit
+        assert certificate.statement.startswith("NOT FOR RELEASE") is not fit
+        assert certificate.verify()
+
+
 def test_endless_plans_can_be_certified():
     certificate = certificate_of(some_plan(iterations=math.inf))
     assert math.isfinite(certificate.epsilon)

@@ -165,7 +165,7 @@ class Certificate:
 
     @property
     def fit_for_release(self) -> bool:
-        """False for seeded runs and for plans without a finite guarantee."""
+        """False for seeded runs, for infinite epsilon, and for delta of 1/records or more."""
         return bool(self.to_dict()["fit_for_release"])
 
     # -- checking it ----------------------------------------------------------------------------

@@ -64,7 +64,8 @@ def record(
         "statement": wording.statement(
             plan, epsilon, delta, attack["true_positive_rate"], seeded=seeded
         ),
-        "fit_for_release": math.isfinite(epsilon) and not seeded,
+        # A delta of 1/n would allow to publish one record in full.
+        "fit_for_release": math.isfinite(epsilon) and not seeded and delta * plan.records < 1,
         "guarantee": _guarantee(guarantee, epsilon, delta),
         "relations": _relations(plan, epsilon, delta),
         "attack": attack,

@@ -97,12 +97,17 @@ def statement(
             "theorem that covers the plan."
         )
     what = "the final model" if plan.hidden_state else "the final model and every one before it"
-    warning = (
-        "NOT FOR RELEASE: the noise came from a seed, so whoever knows the seed can take it off. "
-        "With secret noise the following would hold. "
-        if seeded
-        else ""
-    )
+    warning = ""
+    if seeded:
+        warning = (
+            "NOT FOR RELEASE: the noise came from a seed, so whoever knows the seed can take it "
+            "off. With secret noise the following would hold. "
+        )
+    elif delta * plan.records >= 1:
+        warning = (
+            f"NOT FOR RELEASE: delta must be far below one over the number of records "
+            f"({plan.records:,}), or the guarantee would allow to publish one of them in full. "
+        )
     tests = " ".join(
         f"Whoever tests for a record and is wrong about absent ones {100 * float(rate):g} % of the "
         f"time finds a present one at most {percent(found)} of the time."

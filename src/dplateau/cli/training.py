@@ -32,11 +32,11 @@ def schema(
 
     template = schema_template(column_types(table))
     if out is None:
-        print(json.dumps(template, indent=None if as_json else 2))
+        print(json.dumps(template) if as_json else _draft(template))
         return
     if out.exists() and not force:
         raise DataError(f"{str(out)!r} exists. Choose another name, or pass --force.")
-    _write(out, json.dumps(template, indent=2) + "\n")
+    _write(out, _draft(template) + "\n")
     if as_json:
         print(json.dumps({"schema": str(out), "columns": len(template["columns"])}))
         return
@@ -44,6 +44,16 @@ def schema(
         f"Wrote {out}: {len(template['columns'])} column names and types, no value of the table. "
         "Fill in bounds and categories from public knowledge."
     )
+
+
+def _draft(template: dict[str, Any]) -> str:
+    """The schema as JSON with one line per column, as one would fill it in."""
+    lines = ",\n".join(
+        f"    {json.dumps(name)}: {json.dumps(facts)}"
+        for name, facts in template["columns"].items()
+    )
+    about = json.dumps(template["about"])
+    return f'{{\n  "about": {about},\n  "columns": {{\n{lines}\n  }}\n}}'
 
 
 @app.command()
