@@ -92,6 +92,8 @@ def side_by_side(
     seen: dict[str, Any] = {}
     for axes, comparison in zip(grid, comparisons, strict=False):
         seen |= _draw(axes, comparison, label_lines=False)
+        if axes is not grid[0]:
+            axes.set_ylabel("")
     for axes in grid[len(comparisons) :]:
         axes.set_visible(False)
     figure.legend(
@@ -274,7 +276,7 @@ def _limits(axes: Axes, comparison: Comparison) -> None:
 def _mark_burn_in(axes: Axes, steps: float) -> None:
     axes.axvline(steps, color="#0b2a6b", linewidth=0.9, linestyle=(0, (2, 3)))
     axes.annotate(
-        f"burn-in: {steps:,.0f} steps",
+        f"burn-in {steps:,.0f}",
         (steps, 0.02),
         xycoords=("data", "axes fraction"),
         xytext=(-4, 2),

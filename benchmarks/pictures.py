@@ -1,0 +1,66 @@
+"""The pictures of the README and the documentation: ``python -m benchmarks.pictures``.
+
+Numbers are kept beside the pictures as JSON; with ``--redraw`` they are read, where they are
+there, instead of computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dplateau import plots
+from dplateau.comparison import Comparison, compare, example_settings
+from dplateau.plan import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+DELTA = 1e-6
+
+
+def main() -> None:
+    """Draw every picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--redraw", action="store_true", help="use the stored numbers")
+    kept = partial(numbers, stored=parser.parse_args().redraw)
+    settings = example_settings()
+    readme = settings["readme"]
+    draw("plateau", plots.epsilon_curves(kept("plateau", readme, points=15)))
+    titles = {
+        "convex": "convex, random batches",
+        "cyclic": "convex, cyclic batches",
+        "strongly_convex": "strongly convex, random batches",
+    }
+    figures = [kept(f"paper_{name}", settings[name], title=title) for name, title in titles.items()]
+    draw("paper_figures", plots.side_by_side(figures))
+    trained = readme.replace(iterations=100_000)
+    choices = [
+        kept(f"along_{axis}", trained, along=axis, points=11)
+        for axis in ("diameter", "step_size", "batch_size")
+    ]
+    draw("choices", plots.side_by_side(choices))
+
+
+def numbers(name: str, plan: Plan, *, stored: bool, **options: Any) -> Comparison:
+    """The comparison, computed, or read from beside the pictures."""
+    path = IMAGES / f"{name}.json"
+    if stored and path.exists():
+        return Comparison.from_dict(json.loads(path.read_text()))
+    found = compare(plan, DELTA, **options)
+    path.write_text(json.dumps(found.to_dict(), indent=1) + "\n")
+    return found
+
+
+def draw(name: str, figure: Figure) -> None:
+    """Write a picture as PNG and SVG."""
+    for kind in ("png", "svg"):
+        print(plots.save(figure, IMAGES / f"{name}.{kind}"))
+
+
+if __name__ == "__main__":
+    main()
