@@ -59,29 +59,9 @@ def test_plan_in_constants_alone_walks(dplateau, tmp_path):
 
 
 DESCRIBED = [
-    "--records",
-    "20",
-    "--batches",
-    "poisson",
-    "--batch-size",
-    "5",
-    "--iterations",
-    "10",
-    "--step-size",
-    "0.1",
-    "--noise-multiplier",
-    "3",
-    "--lipschitz",
-    "1",
-    "--smoothness",
-    "1",
-    "--diameter",
-    "2",
-    "--relation",
-    "add_or_remove_one",
-    "--repeats",
-    "40",
-    "--json",
+    *("--records", 20, "--batches", "poisson", "--batch-size", 5, "--iterations", 10),
+    *("--step-size", 0.1, "--noise-multiplier", 3, "--lipschitz", 1, "--smoothness", 1),
+    *("--diameter", 2, "--relation", "add_or_remove_one", "--repeats", 40, "--json"),
 ]
 
 

@@ -67,6 +67,10 @@ def train(
     relation: Annotated[
         str, typer.Option(help="replace_one, add_or_remove_one or replace_special.")
     ] = "replace_one",
+    records: Annotated[
+        int | None,
+        typer.Option(help="Under add_or_remove_one: a public upper bound on the number of rows."),
+    ] = None,
     time_budget: Annotated[
         str | None,
         typer.Option(help="Train so long, such as 10m, at the same privacy however long it is."),
@@ -93,6 +97,7 @@ def train(
         epsilon=epsilon,
         delta=delta,
         neighboring_relation=relation,
+        records=records,
         steps=None if time_budget is None else math.inf,
         time_budget=time_budget,
         progress=not as_json and sys.stdout.isatty(),

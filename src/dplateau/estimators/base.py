@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from sklearn.utils.validation import (
 )
 
 from dplateau.accounting.guarantee import account
-from dplateau.batches import KINDS, Batches, FullBatch
+from dplateau.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch
 from dplateau.certificate import Certificate
 from dplateau.domains import L2Ball
 from dplateau.errors import DataError, PlanError, positive
@@ -30,6 +31,10 @@ from dplateau.training.run import release
 
 Array = NDArray[np.float64]
 
+_COUNTED = (
+    "The number of records: adding or removing one changes it, and it was read off the data and "
+    "taken as public."
+)
 _FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
 
@@ -71,6 +76,10 @@ class PrivateLinearModel(BaseEstimator):
         The step size.
     neighboring_relation : {"replace_one", "add_or_remove_one", "replace_special"}
         What "one record" means in the guarantee.
+    records : int, optional
+        Under "add_or_remove_one", where the number of rows is itself private: a public upper bound
+        on it, which everything is divided by. Left out, the number of rows is taken as public;
+        a warning says so, and the certificate lists it as not covered.
     fit_intercept : bool, default True
         Whether scores have a constant term.
     random_state : int, optional
@@ -94,6 +103,7 @@ class PrivateLinearModel(BaseEstimator):
     time_budget: float | str | None = None
     learning_rate: float | None = None
     neighboring_relation: str = "replace_one"
+    records: int | None = None
     fit_intercept: bool = True
     random_state: Any = None
     progress: bool = False
@@ -191,7 +201,7 @@ class PrivateLinearModel(BaseEstimator):
     def _train(self, X: Any, y: Any) -> Array:
         """Run the plan on validated data; the weights, features first, intercept's last."""
         warn_of_surroundings(self.epsilon)
-        plan = self.plan(*X.shape)
+        plan = self.plan(self._public_records(X.shape[0]), X.shape[1])
         assert plan.loss is not None
         released = release(
             plan,
@@ -204,9 +214,27 @@ class PrivateLinearModel(BaseEstimator):
         )
         self.plan_ = released.plan
         self.n_iter_ = released.iterations_run
-        self.certificate_ = Certificate.of(released, self.delta)  # type: ignore[arg-type]
+        self.certificate_ = Certificate.of(
+            released,
+            self.delta,  # type: ignore[arg-type]
+            not_covered=(_COUNTED,) if self._counts_rows() else (),
+        )
         self.weights_ = released.weights
         return released.weights
+
+    def _counts_rows(self) -> bool:
+        """Whether a private number of rows is about to be used as if it were public."""
+        return self.records is None and self.neighboring_relation == ADD_OR_REMOVE_ONE
+
+    def _public_records(self, rows: int) -> int:
+        """The number of records to plan for: the declared bound, else the rows there are."""
+        if self._counts_rows():
+            warnings.warn(
+                f"{_COUNTED} Pass records=, a public upper bound on the number of rows, or use "
+                "neighboring_relation='replace_one'.",
+                stacklevel=4,
+            )
+        return rows if self.records is None else self.records
 
     def _records(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Features and targets to train on: their shapes are checked, their content is not.
