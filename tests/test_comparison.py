@@ -102,27 +102,9 @@ def test_examples_are_covered_by_the_theorems():
 
 # -- the command ----------------------------------------------------------------------------------
 
-OPTIONS = [
-    "compare",
-    "--records",
-    "1000",
-    "--batches",
-    "full",
-    "--step-size",
-    "1",
-    "--noise-multiplier",
-    "60",
-    "--lipschitz",
-    "1",
-    "--smoothness",
-    "1",
-    "--diameter",
-    "0.5",
-    "--values",
-    "1,100",
-    "--delta",
-    "1e-6",
-]
+OPTIONS = ["compare", "--records", "1000", "--batches", "full", "--step-size", "1"]
+OPTIONS += ["--noise-multiplier", "60", "--lipschitz", "1", "--smoothness", "1"]
+OPTIONS += ["--diameter", "0.5", "--values", "1,100", "--delta", "1e-6"]
 
 
 @pytest.fixture(scope="module")
