@@ -35,5 +35,12 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
+# Peers get environments of their own under .venvs; measurements made once are not made again.
+bench: $(READY)
+	$(BIN)/python -m benchmarks --size full
+
+bench-quick: $(READY)
+	$(BIN)/python -m benchmarks --size quick --out out/bench-quick
+
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache site out

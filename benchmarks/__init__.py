@@ -1,0 +1,1 @@
+"""Measurements of dplateau beside its peers; `python -m benchmarks --help` runs them."""

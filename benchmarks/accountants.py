@@ -1,0 +1,167 @@
+"""Accountants side by side: time and answer of ``epsilon(delta)`` and of calibration.
+
+The mechanism is the Poisson-sampled Gaussian, add/remove, composed T times: what every library
+accounts. Each question is asked in a fresh process with a cap on its time. An answer is judged by
+a reference: the exact value for q = 1, else a lower bound from a PLD rounded down (T up to 10^4),
+else the central-limit value (T of 10^5 and more, where its error is far below the margin).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import privacy_loss_distribution
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from benchmarks.environments import SCRIPTS, Absent, Answer, ask, run_script
+from benchmarks.store import Json, Task
+
+CAP = 60.0  # seconds
+DELTA = 1e-6
+TARGET = 1.0  # the epsilon to calibrate for
+
+# (library, method). Ours twice: iterates public (composition, what the others compute), and hidden.
+ACCOUNTANTS = (
+    ("dplateau", "composition"),
+    ("dplateau", "hidden state"),
+    ("dp_accounting", "RDP"),
+    ("dp_accounting", "PLD"),
+    ("opacus", "RDP"),
+    ("opacus", "PRV"),
+    ("prv", "PRV"),
+    ("autodp", "RDP"),
+)
+OURS = ("dplateau", "dp_accounting")  # in our own environment
+
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {"steps": (100,), "sampling": (0.01,), "calibrate": (), "cap": 20.0},
+    "quick": {
+        "steps": (10**2, 10**4, 10**6, 10**9),
+        "sampling": (1e-2,),
+        "calibrate": (10**4,),
+        "cap": 10.0,
+    },
+    "full": {
+        "steps": tuple(10**k for k in (2, 3, 4, 5, 6, 7, 9)),
+        "sampling": (1e-4, 1e-2, 1.0),
+        "calibrate": (10**3, 10**6, 10**9),
+        "cap": CAP,
+    },
+}
+
+
+def tasks(size: str) -> Iterator[Task]:
+    """Every accountant at every (T, q). After a hang, longer compositions are not tried."""
+    grid = SIZES[size]
+    for library, method in ACCOUNTANTS:
+        for question in ("epsilon", "calibrate"):
+            for sampling in grid["sampling"]:
+                hung: list[int] = []
+                for steps in grid["steps"] if question == "epsilon" else grid["calibrate"]:
+                    yield _task(library, method, question, sampling, steps, grid["cap"], hung)
+
+
+def measurements(size: str) -> Iterator[Json]:
+    """All of it, made now."""
+    for task in tasks(size):
+        yield {"name": task.name, "parameters": task.parameters, **task.measure()}
+
+
+def noise_for(steps: int, sampling: float) -> float:
+    """A noise multiplier at which T steps cost an epsilon of a few units, whatever T and q."""
+    return max(1.0, sampling * math.sqrt(steps))
+
+
+def _task(
+    library: str,
+    method: str,
+    question: str,
+    sampling: float,
+    steps: int,
+    cap: float,
+    hung: list[int],
+) -> Task:
+    parameters: Json = {
+        "library": library,
+        "method": method,
+        "question": question,
+        "steps": steps,
+        "sampling": sampling,
+        "delta": DELTA,
+        "cap": cap,
+    }
+    if question == "epsilon":
+        parameters["noise"] = noise_for(steps, sampling)
+    else:
+        parameters["target"] = TARGET
+
+    def measure() -> Json:
+        if hung:
+            return {"status": "not tried", "detail": f"no answer in time at T = {hung[0]}"}
+        try:
+            answer = _ask(library, question, parameters)
+        except Absent as reason:
+            return {"status": "absent", "detail": str(reason)}
+        if answer.status == "timeout":
+            hung.append(steps)
+        found = {"status": answer.status, **answer.numbers}
+        if answer.status == "ok" and method != "hidden state":
+            noise = parameters.get("noise", answer.numbers["result"])
+            found["reference"] = _reference(steps, sampling, float(noise), DELTA)
+        if answer.detail:
+            found["detail"] = answer.detail
+        return found
+
+    name = f"{library} {method} {question} T={steps} q={sampling:g}"
+    return Task("accountants", name, parameters, measure)
+
+
+def _ask(library: str, question: str, parameters: Json) -> Answer:
+    keys = ("steps", "sampling", "delta", "method", "noise", "target")
+    arguments = {key: parameters[key] for key in keys if key in parameters}
+    if library not in OURS:
+        return ask(library, question, limit=parameters["cap"], **arguments)
+    script = SCRIPTS / f"with_{library}.py"
+    return run_script(sys.executable, script, question, parameters["cap"], arguments)
+
+
+@cache
+def _reference(steps: int, sampling: float, noise: float, delta: float) -> float:
+    usable = math.isfinite(noise) and noise > 0
+    return reference_epsilon(steps, sampling, noise, delta) if usable else math.nan
+
+
+def reference_epsilon(steps: int, sampling: float, noise: float, delta: float) -> float:
+    """What composition costs, at the least (see the module's docstring)."""
+    if sampling == 1:
+        return _gaussian_epsilon(math.sqrt(steps) / noise, delta)
+    if steps >= 10**5:
+        mu = sampling * math.sqrt(steps * math.expm1(noise**-2))
+        return _gaussian_epsilon(mu, delta)
+    pld = privacy_loss_distribution.from_gaussian_mechanism(
+        noise,
+        sampling_prob=sampling,
+        neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+        value_discretization_interval=min(1e-4, max(2e-5, 0.1 / steps)),
+        pessimistic_estimate=False,
+        use_connect_dots=False,
+    )
+    return float(pld.self_compose(steps).get_epsilon_for_delta(delta))
+
+
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon of one Gaussian release with sensitivity over noise ``mu``, exactly."""
+
+    def excess(epsilon: float) -> float:
+        spent = norm.cdf(mu / 2 - epsilon / mu)
+        return float(spent - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, mu * mu / 2 + mu * 12, xtol=1e-12))

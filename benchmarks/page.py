@@ -1,0 +1,295 @@
+"""docs/benchmarks.md, made from the stored measurements alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+from benchmarks import charts, readings
+from benchmarks.charts import TITLES
+from benchmarks.readings import accountant_name, accountant_names, number, spread, verdict
+from benchmarks.store import Json
+
+Results = dict[str, list[Json]]
+COMMANDS = {"full": "make bench", "quick": "make bench-quick", "tiny": "the test suite"}
+
+
+def write(results: Results, size: str, folder: Path) -> Path:
+    """Write ``benchmarks.md`` and its pictures into the folder; the page's path."""
+    drawn = charts.draw(results, folder / "images")
+    parts = [_head(results, size), _losses(results), _absent(results)]
+    for name, section in SECTIONS.items():
+        if results.get(name):
+            parts.append(section(results[name]))
+            if name in drawn:
+                parts.append(f"![{name}](images/{drawn[name]})")
+    path = folder / "benchmarks.md"
+    path.write_text("\n\n".join(part for part in parts if part) + "\n")
+    return path
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _head(results: Results, size: str) -> str:
+    records = [record for found in results.values() for record in found]
+    if not records:
+        return "# Benchmarks\n\nNothing has been measured yet."
+    machine = records[-1]["machine"]
+    versions: dict[str, str] = {}
+    for record in records:
+        versions |= record["versions"]
+    when = sorted(record["finished"] for record in records)
+    loads = sorted(record["load"] for record in records)
+    return f"""# Benchmarks
+
+Generated from `benchmarks/results/{size}/*.json` by `{COMMANDS[size]}`; do not edit. The peers live
+in environments of their own; every question is asked in a fresh process.
+
+Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gib"]} GiB,
+{machine["system"]}, Python {machine["python"]}. Measured {when[0][:10]} to {when[-1][:10]}; the
+machine was shared, with a load of {loads[len(loads) // 2]:.1f} at the median measurement
+({loads[0]:.1f} to {loads[-1]:.1f}): read seconds as ratios between neighbours in a table.
+
+Versions: {", ".join(f"{name} {version}" for name, version in sorted(versions.items()))}."""
+
+
+def _losses(results: Results) -> str:
+    groups = {
+        "Accuracy": readings.utility_losses(results.get("utility", [])),
+        "Training speed": readings.speed_losses(results.get("speed", [])),
+        "Accountants": readings.accountant_losses(results.get("accountants", [])),
+    }
+    parts = ["## Where we lose", "Every comparison below that a peer wins, found by program:"]
+    for name, lines in groups.items():
+        shown = [f"- {line}" for line in lines] or ["- nothing measured here is won by a peer"]
+        parts.append(f"**{name}**\n\n" + "\n".join(shown))
+    return "\n\n".join(parts)
+
+
+def _absent(results: Results) -> str:
+    found = readings.absences(results)
+    if not found:
+        return ""
+    lines = [f"- {who}: {why}" for who, why in sorted(found.items())]
+    title = "## Absent\n\nNot installed or not here, so nothing is claimed about them:\n\n"
+    return title + "\n".join(lines)
+
+
+def _accountants(records: list[Json]) -> str:
+    rows = []
+    for name in accountant_names():
+        found = [r for r in records if accountant_name(r) == name]
+        counts = Counter(verdict(r) for r in found)
+        times = sorted(r["numbers"]["seconds"] for r in found if r["status"] == "ok")
+        others = [f"{n} {word}" for word, n in sorted(counts.items()) if word != "good"]
+        middle = f"{times[len(times) // 2]:.3g}" if times else "–"
+        longest = f"{times[-1]:.3g}" if times else "–"
+        rows.append([name, f"{counts['good']} of {len(found)}", middle, longest, ", ".join(others)])
+    cap = records[0]["parameters"]["cap"]
+    parts = [
+        "## Accountants: speed and robustness",
+        f"`epsilon(delta)` and calibration of the Poisson-sampled Gaussian mechanism (add/remove, "
+        f"δ = 1e-6, noise multiplier max(1, q√T); calibration for ε = 1), cap {cap:g} s. *Good* "
+        "means: an upper bound, within a factor two of what composition costs at the least. "
+        "*Hidden state* is the plan that only we can price: logistic loss, step 4, weights in a "
+        "ball of radius 5, last iterate released.",
+        _table(["accountant", "good", "median s", "longest s", "otherwise"], rows),
+    ]
+    samplings = sorted({r["parameters"]["sampling"] for r in records})
+    for sampling in samplings if len(samplings) < 3 else (samplings[0], 1e-2, samplings[-1]):
+        parts.append(_epsilon_table(records, sampling))
+    parts.append(_calibration_table(records))
+    return "\n\n".join(parts)
+
+
+def _epsilon_table(records: list[Json], sampling: float) -> str:
+    asked = [
+        r
+        for r in records
+        if r["parameters"]["sampling"] == sampling and r["parameters"]["question"] == "epsilon"
+    ]
+    header = [f"ε (seconds), q = {sampling:g}"]
+    return _by_steps(asked, header)
+
+
+def _calibration_table(records: list[Json]) -> str:
+    asked = [
+        r
+        for r in records
+        if r["parameters"]["question"] == "calibrate" and r["parameters"]["sampling"] == 0.01
+    ]
+    return _by_steps(asked, ["noise multiplier for ε = 1 (seconds), q = 0.01"])
+
+
+def _by_steps(asked: list[Json], header: list[str]) -> str:
+    steps = sorted({r["parameters"]["steps"] for r in asked})
+    cells = {(accountant_name(r), r["parameters"]["steps"]): r for r in asked}
+    rows = []
+    for name in accountant_names():
+        found = [cells.get((name, t)) for t in steps]
+        if any(found):
+            rows.append([name, *(_answer(record) for record in found)])
+    return _table(header + [f"T = 10^{round(math.log10(t))}" for t in steps], rows)
+
+
+def _answer(record: Json | None) -> str:
+    if record is None:
+        return "–"
+    word = verdict(record)
+    if record["status"] != "ok":
+        return word
+    text = f"{number(record['numbers']['result']):.4g} ({record['numbers']['seconds']:.2g})"
+    return text if word == "good" else f"{text} *{word}*"
+
+
+def _speed(records: list[Json]) -> str:
+    rows = []
+    for (label, features, batch), row in readings.speeds(records).items():
+        ours = row.get("dplateau", {}).get("steps_per_second", math.nan)
+        for name in sorted(row, key=lambda n: -row[n]["steps_per_second"]):
+            found = row[name]
+            rows.append(
+                [
+                    f"{label}, d = {features}, b = {batch}",
+                    f"{name} ({found['mode']})" if found["mode"] else name,
+                    f"{found['steps_per_second']:,.0f}",
+                    f"{ours / found['steps_per_second']:.2f}",
+                    f"{found['added_memory_mib']:.0f}",
+                ]
+            )
+    parts = [
+        "## Training speed",
+        "Steps per second, set-up and loader included, best of each library's modes; *ours ÷* says "
+        "how many steps we take in the time of one of theirs. Memory is what training adds to the "
+        "process at its peak, libraries' buffers and compiled code included. JAX draws rows with "
+        "replacement, which no accountant covers but which is the cheapest draw it has.",
+        _table(["problem", "who", "steps/s", "ours ÷", "added MiB"], rows),
+    ]
+    reached = [r for r in records if "target" in r["parameters"]]
+    if reached:
+        parts.append(_loss_table(reached))
+    return "\n\n".join(parts)
+
+
+def _loss_table(records: list[Json]) -> str:
+    rows = []
+    for record in records:
+        p, found = record["parameters"], record["numbers"]
+        told = [record["status"], "–", "–"]
+        if record["status"] == "ok":
+            told = [f"{number(found['seconds_to_loss']):.3g}", str(found["steps"])]
+            told.append(f"{number(found['loss']):.3f}")
+        rows.append([f"{p['label']} ≤ {p['target']}", readings.NAMES[p["peer"]], *told])
+    intro = "Seconds of the shortest run (250, 500, 1000 … steps) that reaches a training loss:"
+    return intro + "\n\n" + _table(["goal", "who", "seconds", "steps", "loss"], rows)
+
+
+def _steps(records: list[Json]) -> str:
+    found = {
+        (r["parameters"]["dtype"], r["parameters"]["features"], r["parameters"]["batch"]): r
+        for r in records
+        if r["status"] == "ok"
+    }
+    batches = sorted({batch for _, _, batch in found})
+    rows = []
+    for dtype, features in sorted({key[:2] for key in found}):
+        cells = [found.get((dtype, features, batch)) for batch in batches]
+        ratios = ["–" if r is None else f"{r['numbers']['ratio']:.2f}" for r in cells]
+        rows.append([f"{dtype}, d = {features}", *ratios])
+    return "\n\n".join(
+        [
+            "### One step over the bare work in it",
+            "Seconds of one of our steps divided by those of the numpy work that it contains "
+            "(gather, two products, draws), timed in turn on the same rows, best of several "
+            "rounds. The design allows 1.5.",
+            _table(["", *(f"batch {batch}" for batch in batches)], rows),
+        ]
+    )
+
+
+def _utility(records: list[Json]) -> str:
+    table = readings.utility(records)
+    parts = [
+        "## Utility",
+        "Test accuracy (R² for diabetes and California-like) in percent, mean ± standard deviation "
+        "over seeds, δ = 1e-5, every row of norm at most one, the same encoded rows for everyone "
+        "(public facts only: `benchmarks/datasets.py`). dplateau: defaults only. *Tuned*: a small "
+        "grid searched on a fifth of the training rows, at no privacy cost: a gift to the peers. "
+        "diffprivlib spends no δ. Opacus without *tuned* uses the settings of its own MNIST "
+        "example. The best of each column is bold.",
+    ]
+    for data in TITLES:
+        for relation in ("replace_one", "add_or_remove_one"):
+            rows = {c: found for (d, r, c), found in table.items() if (d, r) == (data, relation)}
+            if rows:
+                ceiling = table.get((data, "none", "non-private"), {}).get(0.0)
+                parts.append(_utility_table(data, relation, rows, ceiling))
+    return "\n\n".join(parts)
+
+
+def _utility_table(
+    data: str,
+    relation: str,
+    rows: dict[str, dict[float, list[float]]],
+    ceiling: list[float] | None,
+) -> str:
+    epsilons = sorted({e for row in rows.values() for e in row})
+    best = {e: max(spread(row[e])[0] for row in rows.values() if e in row) for e in epsilons}
+    lines = []
+    for contender in sorted(rows, key=lambda name: (name != "dplateau", name)):
+        cells = []
+        for epsilon in epsilons:
+            scores = rows[contender].get(epsilon)
+            cells.append("–" if scores is None else _score(scores, best[epsilon]))
+        lines.append([contender, *cells])
+    top = f" (non-private {100 * spread(ceiling)[0]:.1f})" if ceiling else ""
+    title = f"### {TITLES[data]}, {relation}{top}"
+    return title + "\n\n" + _table(["", *(f"ε = {e:g}" for e in epsilons)], lines)
+
+
+def _score(scores: list[float], best: float) -> str:
+    middle, deviation = spread(scores)
+    text = f"{100 * middle:.1f} ± {100 * deviation:.1f}" if middle > -10 else "below −1000"
+    return f"**{text}**" if middle == best else text
+
+
+def _growing(records: list[Json]) -> str:
+    parts = [
+        "## The same plan, growing T",
+        "Full batches, an L2 penalty, the same noise at every T; only the last iterate is "
+        "released (δ = 1e-5, replace-one). Composition is what every other library would charge; "
+        "the lower bound says that no accountant can go below it.",
+    ]
+    for data in sorted({r["parameters"]["data"] for r in records if r["status"] == "ok"}):
+        rows = []
+        found = [r for r in records if r["parameters"]["data"] == data]
+        for record in sorted(found, key=lambda r: number(r["parameters"]["iterations"])):
+            numbers = record["numbers"]
+            scores = numbers.get("measures")
+            steps = number(record["parameters"]["iterations"])
+            rows.append(
+                [
+                    "∞" if math.isinf(steps) else f"{steps:,.0f}",
+                    _score(scores, math.nan) if scores else "(accounted only)",
+                    f"{number(numbers['bounds']['composition']):.3g}",
+                    f"{number(numbers['epsilon']):.3g}",
+                    f"{number(numbers['lower_bound']):.3g}",
+                ]
+            )
+        header = ["T", "accuracy %", "ε by composition", "ε by dplateau", "lower bound"]
+        parts.append(f"### {TITLES[data]}\n\n" + _table(header, rows))
+    return "\n\n".join(parts)
+
+
+SECTIONS = {
+    "accountants": _accountants,
+    "speed": _speed,
+    "steps": _steps,
+    "utility": _utility,
+    "growing": _growing,
+}

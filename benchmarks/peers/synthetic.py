@@ -1,0 +1,62 @@
+"""The synthetic rows that every training-speed script times itself on. numpy only."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+
+def unit_rows(records: int, features: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Float32 rows of norm one with a linear signal; labels 0/1, or 0 .. outputs - 1."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((records, features), dtype=np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    scores = X @ rng.standard_normal((features, max(outputs, 2)), dtype=np.float32)
+    return X, scores.argmax(axis=1)
+
+
+def rate(advance: Callable[[int], object], seconds: float) -> dict:
+    """Steps per second of ``advance(steps)``, which has been compiled and warmed up already.
+
+    The chunk grows until it lasts a fifth of the time allowed; the best of the chunks of that
+    length is the least disturbed by the machine's other work, the overall mean is kept too.
+    """
+    steps, total, spent, best = 8, 0, 0.0, 0.0
+    while spent < seconds:
+        begin = time.perf_counter()
+        advance(steps)
+        took = time.perf_counter() - begin
+        if took < seconds / 5:
+            steps *= 2
+            continue
+        total, spent, best = total + steps, spent + took, max(best, steps / took)
+    return {"steps_per_second": best, "mean_steps_per_second": total / spent, "steps": total}
+
+
+def until_loss(
+    train: Callable[[int], np.ndarray], X: np.ndarray, y: np.ndarray, target: float
+) -> dict:
+    """Train from scratch for 250, 500, 1000 ... steps until the training loss meets the target.
+
+    Only the last, successful training is timed; looking at the loss is not.
+    """
+    steps = 250
+    while steps <= 2**9 * 250:
+        begin = time.perf_counter()
+        weights = train(steps)
+        seconds = time.perf_counter() - begin
+        loss = training_loss(weights, X, y)
+        if loss <= target:
+            return {"seconds_to_loss": seconds, "steps": steps, "loss": loss}
+        steps *= 2
+    return {"seconds_to_loss": float("inf"), "steps": steps // 2, "loss": loss}
+
+
+def training_loss(weights: np.ndarray, X: np.ndarray, y: np.ndarray) -> float:
+    """Mean cross-entropy; one column of scores means two classes."""
+    scores = X @ np.asarray(weights, dtype=np.float32).reshape(X.shape[1], -1)
+    if scores.shape[1] == 1:
+        scores = np.column_stack([np.zeros(len(X), np.float32), scores[:, 0]])
+    scores = scores - scores.max(axis=1, keepdims=True)
+    chosen = scores[np.arange(len(X)), y.astype(np.int64)]
+    return float(np.mean(np.log(np.exp(scores).sum(axis=1)) - chosen))

@@ -1,0 +1,175 @@
+"""What the stored measurements say: lookups and verdicts that tables and pictures share."""
+
+from __future__ import annotations
+
+import math
+from statistics import mean, stdev
+from typing import Any
+
+from benchmarks.accountants import ACCOUNTANTS, TARGET
+from benchmarks.store import Json
+
+MARGIN = 0.98  # an epsilon below this share of the reference is counted as below the truth
+NAMES = {
+    "dplateau": "dplateau",
+    "dp_accounting": "dp_accounting",
+    "opacus": "Opacus",
+    "prv": "prv_accountant",
+    "autodp": "autodp",
+    "jax": "JAX",
+    "numpy": "bare numpy",
+}
+
+
+def number(value: Any) -> float:
+    """A stored number; infinities and NaN travel as words."""
+    return math.nan if value is None else float(value)
+
+
+def accountant_name(record: Json) -> str:
+    p = record["parameters"]
+    return f"{NAMES[p['library']]} {p['method']}"
+
+
+def accountant_names() -> list[str]:
+    return [f"{NAMES[library]} {method}" for library, method in ACCOUNTANTS]
+
+
+def verdict(record: Json) -> str:
+    """How an accountant did on one question, in one or two words.
+
+    Ours with hidden state is a different promise, so composition is no lower bound for it.
+    """
+    if record["status"] != "ok":
+        return {"timeout": "hangs", "error": "fails"}.get(record["status"], record["status"])
+    p, answer = record["parameters"], number(record["numbers"]["result"])
+    if math.isnan(answer) or answer < 0:
+        return "nonsense"
+    if math.isinf(answer):
+        return "no bound"
+    if p["method"] == "hidden state":
+        return "good"
+    least = number(record["numbers"]["reference"])
+    if p["question"] == "calibrate":
+        if least > TARGET / MARGIN:
+            return "too little noise"
+        return "loose" if least < TARGET / 2 else "good"
+    if answer < MARGIN * least:
+        return "below the truth"
+    return "loose" if answer > 2 * least else "good"
+
+
+def spread(values: list[float]) -> tuple[float, float]:
+    """Mean and standard deviation over seeds."""
+    return mean(values), stdev(values) if len(values) > 1 else 0.0
+
+
+def utility(records: list[Json]) -> dict[tuple[str, str, str], dict[float, list[float]]]:
+    """(data, relation, contender) -> epsilon -> scores by seed."""
+    found: dict[tuple[str, str, str], dict[float, list[float]]] = {}
+    for record in records:
+        scores = record["numbers"].get("measures")
+        if record["status"] != "ok" or not scores:
+            continue
+        p = record["parameters"]
+        key = (p["data"], p["relation"], p["contender"])
+        found.setdefault(key, {})[p["epsilon"]] = [number(s) for s in scores]
+    return found
+
+
+def speeds(records: list[Json]) -> dict[tuple[str, int, int], dict[str, Json]]:
+    """(label, features, batch) -> contender -> its fastest mode's numbers, with the mode."""
+    found: dict[tuple[str, int, int], dict[str, Json]] = {}
+    for record in records:
+        p, numbers = record["parameters"], record["numbers"]
+        if record["status"] != "ok" or "steps_per_second" not in numbers:
+            continue
+        name = NAMES[p["peer"]] if p["mode"] != "jax_privacy" else "jax_privacy"
+        shape = found.setdefault((p["label"], p["features"], p["batch"]), {})
+        best = shape.get(name, {"steps_per_second": 0.0})
+        if numbers["steps_per_second"] > best["steps_per_second"]:
+            shape[name] = {**numbers, "mode": p["mode"]}
+    return found
+
+
+def absences(results: dict[str, list[Json]]) -> dict[str, str]:
+    """Who could not be asked at all, and why."""
+    found = {}
+    for records in results.values():
+        for record in records:
+            if record["status"] == "absent":
+                p = record["parameters"]
+                who = p.get("library") or p.get("peer") or p.get("contender") or record["name"]
+                found[str(NAMES.get(who, who))] = record["numbers"].get("detail", "")
+    return found
+
+
+def utility_losses(records: list[Json]) -> list[str]:
+    """Where a peer's mean score is above ours at the same data, relation and epsilon."""
+    table, lines = utility(records), []
+    for (data, relation, contender), row in sorted(table.items()):
+        ours = table.get((data, relation, "dplateau"))
+        if contender == "dplateau" or ours is None:
+            continue
+        for epsilon, scores in sorted(row.items()):
+            if epsilon in ours and mean(scores) > mean(ours[epsilon]):
+                theirs, us = spread(scores), spread(ours[epsilon])
+                within = " (within one standard deviation)"
+                close = theirs[0] - us[0] <= max(theirs[1], us[1])
+                lines.append(
+                    f"{data}, {relation}, ε = {epsilon:g}: {contender} {theirs[0]:.4f} against "
+                    f"our {us[0]:.4f}{within if close else ''}"
+                )
+    return lines
+
+
+def speed_losses(records: list[Json]) -> list[str]:
+    """Shapes at which somebody takes more steps per second than we do."""
+    lines = []
+    for (label, features, batch), row in sorted(speeds(records).items()):
+        if "dplateau" not in row:
+            continue
+        ours = row["dplateau"]["steps_per_second"]
+        for name, numbers in row.items():
+            if numbers["steps_per_second"] > ours:
+                ratio = numbers["steps_per_second"] / ours
+                lines.append(
+                    f"{label}, {features} features, batch {batch}: {name} takes "
+                    f"{ratio:.2f} times our steps per second"
+                )
+    return lines
+
+
+def accountant_losses(records: list[Json]) -> list[str]:
+    """Questions that somebody answered well and faster, counted per rival, and our failures."""
+    ours = {_question(r): r for r in records if accountant_name(r) == "dplateau composition"}
+    lines = []
+    for rival in accountant_names():
+        if rival.startswith("dplateau"):
+            continue
+        faster = tighter = asked = 0
+        for record in records:
+            mine = ours.get(_question(record))
+            if accountant_name(record) != rival or mine is None or record["status"] != "ok":
+                continue
+            if verdict(record) not in ("good", "loose"):
+                continue
+            asked += 1
+            mine_fine = mine["status"] == "ok"
+            faster += not mine_fine or record["numbers"]["seconds"] < mine["numbers"]["seconds"]
+            result = number(record["numbers"]["result"])
+            tighter += not mine_fine or result < 0.999 * number(mine["numbers"]["result"])
+        if faster or tighter:
+            lines.append(
+                f"{rival}: faster than our composition in {faster} and tighter by more than "
+                f"0.1 % in {tighter} of the {asked} questions that it answered soundly"
+            )
+    for record in records:
+        if record["parameters"]["library"] == "dplateau" and verdict(record) != "good":
+            lines.append(f"ours: {record['name']}: {verdict(record)}")
+    return lines
+
+
+def _question(record: Json) -> tuple[str, int, float]:
+    p = record["parameters"]
+    return p["question"], p["steps"], p["sampling"]

@@ -1,0 +1,33 @@
+"""One step of ours over the bare numpy work in it (`benchmarks.training`), stored like the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks import training
+from benchmarks.store import Json, Task
+
+Grid = list[tuple[int, int, str]]
+SIZES: dict[str, tuple[Grid, int]] = {  # (features, batch, dtype), rounds
+    "tiny": ([(50, 256, "float64")], 1),
+    "quick": ([(100, 256, "float64"), (2000, 1024, "float32")], 3),
+    "full": (training.GRID, 5),
+}
+
+
+def tasks(size: str) -> Iterator[Task]:
+    grid, rounds = SIZES[size]
+    for features, batch, dtype in grid:
+        parameters = {"features": features, "batch": batch, "dtype": dtype, "rounds": rounds}
+
+        def measure(shape: tuple[int, int, str] = (features, batch, dtype)) -> Json:
+            timing = training.step_timing(*shape, rounds=rounds)
+            return {"ours": timing.ours, "bare": timing.bare, "ratio": timing.ratio}
+
+        yield Task("steps", f"d={features} b={batch} {dtype}", parameters, measure)
+
+
+def measurements(size: str) -> Iterator[Json]:
+    """All of it, made now."""
+    for task in tasks(size):
+        yield {"name": task.name, "parameters": task.parameters, **task.measure()}

@@ -1,0 +1,135 @@
+"""One JSON file per measurement, so that an interrupted run goes on where it stopped.
+
+``results/raw/<size>/<benchmark>/`` holds a file for every measurement (not committed);
+``results/<size>/<benchmark>.json`` gathers them (committed: the page is made from these alone).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement that has not been made yet: what it is, and the act that makes it."""
+
+    benchmark: str
+    name: str
+    parameters: Json
+    measure: Callable[[], Json]
+
+
+def path_of(task: Task, size: str, results: Path = RESULTS) -> Path:
+    """Where the measurement is kept; the name tells what, the digest tells the parameters."""
+    text = json.dumps(plain(task.parameters), sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    slug = re.sub(r"[^a-z0-9]+", "-", task.name.lower()).strip("-")[:80]
+    return results / "raw" / size / task.benchmark / f"{slug}-{digest}.json"
+
+
+def keep(task: Task, size: str, results: Path = RESULTS) -> Json:
+    """Make the measurement unless it is stored; a failure is a result and is stored as one."""
+    path = path_of(task, size, results)
+    if path.exists():
+        return json.loads(path.read_text())
+    begin = time.perf_counter()
+    try:
+        numbers, status = task.measure(), "ok"
+    except Exception as trouble:
+        numbers, status = {"detail": f"{type(trouble).__name__}: {trouble}"[:300]}, "error"
+    record = {
+        "benchmark": task.benchmark,
+        "name": task.name,
+        "parameters": task.parameters,
+        "status": numbers.pop("status", status),
+        "numbers": numbers,
+        "seconds": time.perf_counter() - begin,
+        "command": f"python -m benchmarks --size {size} --only {task.benchmark}",
+        "versions": {**our_versions(), **numbers.pop("versions", {})},
+        "machine": machine(),
+        "load": os.getloadavg()[0],
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    record = plain(record)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(record, indent=1, sort_keys=True))
+    partial.replace(path)
+    return record
+
+
+def gather(size: str, results: Path = RESULTS) -> dict[str, list[Json]]:
+    """Write and return, for every benchmark, the list of its stored measurements."""
+    gathered = {}
+    for folder in sorted(p for p in (results / "raw" / size).glob("*") if p.is_dir()):
+        records = [json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))]
+        gathered[folder.name] = records
+        target = results / size / f"{folder.name}.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lines = ",\n".join(json.dumps(record, sort_keys=True) for record in records)
+        target.write_text(f"[\n{lines}\n]\n")
+    return gathered
+
+
+def stored(size: str, results: Path = RESULTS) -> dict[str, list[Json]]:
+    """What `gather` wrote last: the committed results."""
+    return {
+        path.stem: json.loads(path.read_text()) for path in sorted((results / size).glob("*.json"))
+    }
+
+
+def machine() -> Json:
+    """What the measurement ran on; nothing that names a person or a place."""
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line.split(":")[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        pass
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(pages * size / 2**30, 1),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def our_versions() -> Json:
+    """The packages of our own environment that a number may depend on."""
+    names = ("dplateau", "dp-accounting", "numpy", "scipy", "numba", "scikit-learn")
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def plain(value: Any) -> Any:
+    """JSON values only: numpy scalars unwrapped, infinities and NaN as words."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def report(message: str) -> None:
+    """Progress goes to standard error: standard output stays free for results."""
+    print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,110 @@
+"""`make bench-quick` at tiny size, without peers: absent is a valid report, and nothing rots."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from benchmarks import accountants, datasets, driver, environments, page, readings, store
+from benchmarks import output_perturbation as output
+
+
+@pytest.fixture(autouse=True)
+def _no_peers(monkeypatch, tmp_path):
+    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path / "venvs")
+    monkeypatch.setattr(environments, "INSTALL", False)
+    monkeypatch.setattr(datasets, "CACHE", tmp_path / "data")
+
+
+def test_every_benchmark_runs_and_makes_a_page(tmp_path):
+    results = driver.run(list(driver.MODULES), "tiny", tmp_path / "results")
+    assert set(results) == set(driver.MODULES)
+    for records in results.values():
+        for record in records:
+            assert record["status"] in ("ok", "absent"), record
+            assert {"command", "versions", "machine", "parameters", "numbers"} <= record.keys()
+    written = page.write(results, "tiny", tmp_path)
+    text = written.read_text()
+    for title in ("Where we lose", "Absent", "Accountants", "Training speed", "Utility"):
+        assert title in text
+    for line in text.splitlines():
+        if line.startswith("!["):
+            assert (tmp_path / line.split("(")[1].rstrip(")")).exists()
+
+
+def test_a_stored_measurement_is_not_made_again(tmp_path):
+    made = []
+
+    def measure():
+        made.append(1)
+        return {"value": math.inf}
+
+    task = store.Task("toy", "a thing", {"x": 1}, measure)
+    first = store.keep(task, "tiny", tmp_path)
+    again = store.keep(task, "tiny", tmp_path)
+    assert made == [1]
+    assert again == first
+    assert first["numbers"] == {"value": "inf"}  # JSON has no infinity
+    store.gather("tiny", tmp_path)
+    assert store.stored("tiny", tmp_path) == {"toy": [first]}
+
+
+def test_a_failure_is_a_result(tmp_path):
+    def measure():
+        raise ValueError("no such thing")
+
+    record = store.keep(store.Task("toy", "broken", {}, measure), "tiny", tmp_path)
+    assert record["status"] == "error"
+    assert "no such thing" in json.dumps(record)
+
+
+def test_a_hanging_script_is_cut_off(tmp_path):
+    script = tmp_path / "hang.py"
+    script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    answer = environments.run_script(environments.sys.executable, script, "x", 0.3, {})
+    assert answer.status == "timeout"
+
+
+def test_a_peer_that_is_not_installed_is_absent():
+    with pytest.raises(environments.Absent):
+        environments.ask("opacus", "epsilon")
+
+
+def test_verdicts_tell_nonsense_from_answers():
+    def record(result, reference=1.0, status="ok"):
+        parameters = {"library": "prv", "method": "PRV", "question": "epsilon"}
+        numbers = {"result": result, "reference": reference}
+        return {"status": status, "parameters": parameters, "numbers": numbers}
+
+    assert readings.verdict(record(1.01)) == "good"
+    assert readings.verdict(record(0.5)) == "below the truth"
+    assert readings.verdict(record(3.0)) == "loose"
+    assert readings.verdict(record("inf")) == "no bound"
+    assert readings.verdict(record("nan")) == "nonsense"
+    assert readings.verdict(record(-0.1)) == "nonsense"
+    assert readings.verdict(record(1.0, status="timeout")) == "hangs"
+
+
+def test_reference_of_full_batches_is_the_gaussian_mechanism():
+    once = accountants.reference_epsilon(1, 1.0, 2.0, 1e-6)
+    many = accountants.reference_epsilon(100, 1.0, 20.0, 1e-6)
+    assert once == pytest.approx(many)
+    assert once == pytest.approx(2.28, rel=0.02)  # mu = 1/2
+
+
+def test_output_perturbation_noise_is_exact_and_its_model_learns():
+    assert output.gaussian_noise(1.0, 1e-5) == pytest.approx(3.73, rel=0.01)  # Balle and Wang
+    problem = datasets.load("breast_cancer")
+    weights = output.fit(problem, 30.0, 1e-5, [0, 1], relation="replace_one")
+    assert output.score(problem, weights[0]) > 0.9
+    assert (weights[0] != weights[1]).any()
+
+
+def test_every_row_of_every_data_set_is_bounded():
+    for name in ("digits", "breast_cancer", "diabetes", "california_like"):
+        problem = datasets.load(name)
+        assert float((problem.X_train**2).sum(axis=1).max()) <= 1.0
+        if problem.regression:
+            assert abs(problem.y_train).max() <= 1.0
