@@ -82,7 +82,7 @@ def _forgotten_within(
     steps = min(horizons, key=lambda r: values[r])
     place = horizons.index(steps)
     low, high = horizons[max(place - 1, 0)], horizons[min(place + 1, len(horizons) - 1)]
-    for between in np.linspace(low, high, 9)[1:-1]:
+    for between in np.linspace(float(low), float(high), 9)[1:-1]:
         values.setdefault(int(between), priced(int(between)).estimate(delta))
     steps = min(values, key=lambda r: values[r])
     price = priced(steps)

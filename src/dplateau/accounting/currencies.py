@@ -20,6 +20,7 @@ from dplateau.errors import PlanError, as_number
 Vector = NDArray[np.float64]
 
 SAFE = 1 + 1e-10  # upper bounds are multiplied by this, far above rounding and root-finding errors
+_HUGE = 1e4  # no privacy to speak of: only soundness matters beyond
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
@@ -54,6 +55,8 @@ def log_delta_of_gdp(mu: float, epsilon: float) -> float:
     if not math.isfinite(mu):
         return 0.0
     x = epsilon / mu - mu / 2
+    if mu > _HUGE:  # the second term is negligible and would cancel digits that are not there
+        return float(log_ndtr(-x))
     log_density = -0.5 * x * x - 0.5 * math.log(2 * math.pi)
     if mu < 0.5 and x > -5:
         t = x + mu * (_NODES + 1) / 2
@@ -62,7 +65,8 @@ def log_delta_of_gdp(mu: float, epsilon: float) -> float:
     if x > -20:
         bracket = float(_mills(np.array([x]))[0] - _mills(np.array([x + mu]))[0])
         return log_density + math.log(bracket) if bracket > 0 else -math.inf
-    return math.log1p(-float(ndtr(x)) - math.exp(epsilon + float(log_ndtr(-x - mu))))
+    second = min(epsilon + float(log_ndtr(-x - mu)), 0.0)
+    return math.log1p(max(-float(ndtr(x)) - math.exp(second), -1 + 1e-16))
 
 
 def _mills(x: Vector) -> Vector:
@@ -103,6 +107,8 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     # delta(epsilon) <= Phi(-epsilon/mu + mu/2), so this end is on the private side.
     high = mu * (mu / 2 - float(ndtri(delta))) if delta >= 1e-300 else mu * (mu / 2 + 40)
+    if mu > _HUGE:
+        return high * SAFE
     return _first_below(lambda e: log_delta_of_gdp(mu, e), target, high)
 
 

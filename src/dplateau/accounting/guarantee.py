@@ -128,19 +128,23 @@ class Guarantee:
         if math.isinf(epsilon):
             return 0.0
         least = min(self._composition.price.delta(epsilon), 1.0)
-        for start in families.reference_deltas():
-            least = min(least, self._delta_from(start, epsilon))
-        # The parameters that are best at the answer give the answer: a fixed point.
-        for _ in range(8):
-            better = self._delta_from(min(max(least, 1e-300), 0.5), epsilon)
-            if better >= least * (1 - 1e-4):
+        low, high = math.log(1e-300), math.log(max(least, 1e-300))
+        # A horizon chosen for some delta either proves that delta or shows it to be out of reach.
+        while high - low > 0.05:
+            middle = (low + high) / 2
+            chosen = families.forgotten(self.plan, math.exp(middle))
+            proved = 1.0 if chosen is None else chosen.price.delta(epsilon)
+            least = min(least, proved)
+            if proved <= math.exp(middle):
+                high = min(middle, math.log(max(proved, 1e-300)))
+            elif chosen is None:
                 break
-            least = better
+            else:
+                low = middle
+        if self.plan.hidden_state:
+            shifted = families.shifted(self.plan, min(max(least, 1e-300), 0.5))
+            least = least if shifted is None else min(least, shifted.price.delta(epsilon))
         return least
-
-    def _delta_from(self, delta: float, epsilon: float) -> float:
-        chosen = self._others(delta)
-        return min((each.price.delta(epsilon) for each in chosen), default=1.0)
 
     def bounds(self, delta: float) -> dict[str, float]:
         """Every bound that applies, with its epsilon at this delta."""

@@ -39,6 +39,7 @@ _STAGE = 64  # copies composed on one grid before it widens
 _LOST = 1e-13  # tilted mass that all windows together may leave out
 _ROUNDING = 4e-16  # relative error of a transform, per factor of a product of transforms
 _SLOPES = np.linspace(-9.0, 0.7, 26)  # logarithms of Chernoff's t against a Gaussian's
+_COARSEST = 20.0  # steepest tilt across one grid cell
 _MAX_CELLS = 50_000
 _MAX_GRID = 1 << 21
 
@@ -223,6 +224,10 @@ def gaussian_law(mu: float) -> LossLaw:
 # -- many steps ---------------------------------------------------------------------------------
 
 
+class _TooCoarse(ArithmeticError):
+    """No affordable grid resolves a law that is tilted this steeply."""
+
+
 @dataclass(frozen=True)
 class _Tilted:
     """A tilted law: the plain mass of atom ``i`` is ``probs[i] * exp(log_mass - theta losses[i])``.
@@ -259,6 +264,8 @@ class _Tilted:
         Of a plain mass at ``l`` between ``a < b`` the part ``(1 - e^{a-l})/(1 - e^{a-b})`` goes up,
         which keeps its mass under both laws.
         """
+        if self.theta * spacing > _COARSEST:
+            raise _TooCoarse
         place = np.floor(self.losses / spacing)
         gap = np.clip(self.losses - place * spacing, 0.0, spacing)
         up = np.expm1(-gap) / math.expm1(-spacing)
@@ -463,12 +470,23 @@ class Composition:
         assert total is not None
         return total
 
+    def _composed_near(self, theta: float) -> _Tilted | None:
+        """The composed law for the steepest tilt up to ``theta`` that a grid can hold."""
+        for gentler in (1.0, 0.1, 0.01):
+            try:
+                return self._composed(theta * gentler)
+            except _TooCoarse:
+                continue
+        return None
+
     def epsilon(self, delta: float) -> float:
         """Least ``epsilon`` that is proved for this ``delta``; ``inf`` where nothing is."""
         if self.infinity >= delta:
             return math.inf
         simple, theta = self.chernoff(delta - self.infinity)
-        composed = self._composed(theta)
+        composed = self._composed_near(theta)
+        if composed is None:
+            return simple
         target = math.log(delta)
         infinity = self.infinity
 
@@ -489,7 +507,8 @@ class Composition:
             return self.log_moment(theta) - theta * epsilon + math.log(_most_worth(theta))
 
         theta = math.exp(self._search(log_bound))
-        log_delta = self._composed(theta).log_delta(epsilon, self.infinity)
+        composed = self._composed_near(theta)
+        log_delta = 0.0 if composed is None else composed.log_delta(epsilon, self.infinity)
         simple = math.exp(min(log_bound(math.log(theta)), 0.0)) + self.infinity
         return min(1.0, simple, math.exp(min(log_delta, 0.0)) * (1 + 1e-9))
 
