@@ -97,8 +97,7 @@ class TableModel:
             "schema": dict(load_schema(self.encoder.schema)),
             "rows": self.encoder.rows,
             "features": self.encoder.get_feature_names_out().tolist(),
-            "coef": model.coef_.tolist(),
-            "intercept": np.asarray(model.intercept_).tolist(),
+            # Coefficients are made from these again: what predicts is what was certified.
             "weights": model.weights_.tolist(),
         }
 
@@ -151,18 +150,18 @@ class TableModel:
             delta=certificate.delta,
             data_norm=encoder.data_norm,
             neighboring_relation=certificate.relation,
+            fit_intercept=certificate.plan.loss.intercept > 0,
             **facts,
         )
         if "classes" in stored:
             model.classes_ = np.array(stored["classes"])
-        model.coef_ = np.array(stored["coef"], dtype=np.float64)
-        model.intercept_ = np.array(stored["intercept"], dtype=np.float64)
         model.weights_ = np.array(stored["weights"], dtype=np.float64)
-        model.n_features_in_ = model.coef_.shape[-1]
+        model.n_features_in_ = encoder.n_features_out_
+        if model.weights_.size != certificate.plan.dimension:
+            raise KeyError("weights")
+        model._adopt(model.weights_, model.n_features_in_)
         model.certificate_, model.plan_ = certificate, certificate.plan
         model.n_iter_ = int(certificate.plan.iterations)
-        if model.n_features_in_ != encoder.n_features_out_:
-            raise KeyError("coef")
         return cls(model, encoder, stored["target"])
 
 

@@ -230,7 +230,7 @@ def test_predict_refuses_what_is_no_model(dplateau, folder):
     assert code == 2
     assert "no column 'job'" in err
     stored = json.loads((folder / "model" / "model.json").read_text())
-    for broken in ({**stored, "format": 99}, {"format": 1}, {**stored, "coef": [[1.0]]}):
+    for broken in ({**stored, "format": 99}, {"format": 1}, {**stored, "weights": [1.0]}):
         (folder / "model" / "model.json").write_text(json.dumps(broken))
         code, _, err = dplateau("predict", folder / "model", folder / "people.csv")
         assert code == 2

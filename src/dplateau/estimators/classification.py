@@ -56,9 +56,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         labels = self._labels()
         X, y = self._records(X, y)
         check_classification_targets(y)
-        per_class = self._train(X, y).reshape(X.shape[1] + bool(self.fit_intercept), -1).T
+        weights = self._train(X, y)
         self.classes_ = np.array(labels)
-        self.coef_ = np.ascontiguousarray(per_class[:, : X.shape[1]])
+        return self._adopt(weights, X.shape[1])
+
+    def _adopt(self, weights: Array, features: int) -> Any:
+        """Set what predicting needs from the released weights, and from nothing else."""
+        per_class = weights.reshape(features + bool(self.fit_intercept), -1).T
+        self.coef_ = np.ascontiguousarray(per_class[:, :features])
         value = self._intercept()
         self.intercept_ = per_class[:, -1] * value if value else np.zeros(len(per_class))
         return self

@@ -52,10 +52,15 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         self._check_facts()
         middle, half = self._range()
         X, y = self._records(X, y)
-        weights = self._train(X, np.clip((y.astype(np.float64) - middle) / half, -1.0, 1.0)) * half
-        self.coef_ = weights[: X.shape[1]].copy()
+        targets = np.clip((y.astype(np.float64) - middle) / half, -1.0, 1.0)
+        return self._adopt(self._train(X, targets), X.shape[1])
+
+    def _adopt(self, weights: Array, features: int) -> Any:
+        """Set what predicting needs from the released weights, and from nothing else."""
+        middle, half = self._range()
+        self.coef_ = weights[:features] * half
         value = self._intercept()
-        self.intercept_ = middle + (float(weights[-1]) * value if value else 0.0)
+        self.intercept_ = middle + (float(weights[-1]) * half * value if value else 0.0)
         return self
 
     def predict(self, X: Any) -> Array:
