@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dplateau.accounting import bounds as families
 from dplateau.accounting.bounds import COMPOSITION, FORGETTING, SHIFT, Chosen
 from dplateau.accounting.currencies import check_delta, check_epsilon, tradeoff_from_profile
+from dplateau.accounting.forgetting import survival
 from dplateau.accounting.hypotheses import hypotheses_of
 from dplateau.accounting.prices import PLD
 from dplateau.accounting.renyi import best_rdp
@@ -130,21 +131,23 @@ class Guarantee:
         least = min(self._composition.price.delta(epsilon), 1.0)
         low, high = math.log(1e-300), math.log(max(least, 1e-300))
         # A horizon chosen for some delta either proves that delta or shows it to be out of reach.
-        while high - low > 0.05:
+        while high - low > 0.05 and self._forgets:
             middle = (low + high) / 2
             chosen = families.forgotten(self.plan, math.exp(middle))
             proved = 1.0 if chosen is None else chosen.price.delta(epsilon)
             least = min(least, proved)
             if proved <= math.exp(middle):
                 high = min(middle, math.log(max(proved, 1e-300)))
-            elif chosen is None:
-                break
             else:
                 low = middle
         if self.plan.hidden_state:
             shifted = families.shifted(self.plan, min(max(least, 1e-300), 0.5))
             least = least if shifted is None else min(least, shifted.price.delta(epsilon))
         return least
+
+    @cached_property
+    def _forgets(self) -> bool:
+        return self.plan.hidden_state and survival(self.plan) is not None
 
     def bounds(self, delta: float) -> dict[str, float]:
         """Every bound that applies, with its epsilon at this delta."""

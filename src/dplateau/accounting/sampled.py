@@ -62,8 +62,8 @@ def step_laws(plan: Plan, u: float, a: float = 0.0) -> StepLaws:
     """The step of a plan with random batches whose sensitivity is ``u`` noise deviations.
 
     Capped Poisson batches: with probability ``kappa`` the other records alone fill the batch, and
-    the record displaces one of them, which moves the step twice as far; the adversary may know which
-    (section 1). A zeroed-out record is drawn in both worlds, so it never displaces another.
+    the record displaces one of them, which moves the step twice as far; the adversary may know
+    which (section 1). A zeroed-out record is drawn in both worlds, so it never displaces another.
     """
     q = min(plan.inclusion_probability, 1.0)
     if isinstance(plan.batches, FixedSize):
