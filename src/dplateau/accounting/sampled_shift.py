@@ -83,7 +83,9 @@ def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, floa
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
         return Gaussian(math.inf), math.inf
     q = min(plan.inclusion_probability, 1.0)
-    length = minimise_over_integers(lambda r: _second_order(plan, q, r), 1, most, points=20)
+    length = minimise_over_integers(
+        lambda r: _second_order(plan, q, r), 1, most, points=14, coarse=0.1
+    )
     # Order two finds the valley; the moments of the law itself find its bottom.
     lengths = {min(most, max(1, round(length * f))) for f in (0.35, 0.6, 1.0, 1.6, 2.7)}
     best = min(lengths, key=lambda r: _poisson_price(plan, r, _ROUGHLY).estimate(delta))

@@ -137,7 +137,9 @@ def _constant_windows(plan: Plan, diameter: float) -> Shift:
 def _windows(plan: Plan, diameter: float) -> Shift:
     assert isinstance(plan.iterations, int)
     longest = min(plan.iterations, LONGEST)
-    length = minimise_over_integers(lambda r: _window_mu(plan, r, diameter), 1, longest, points=24)
+    length = minimise_over_integers(
+        lambda r: _window_mu(plan, r, diameter), 1, longest, points=16, coarse=0.02
+    )
     return Shift(_window_mu(plan, length, diameter), length)
 
 
@@ -159,9 +161,12 @@ def _window_mu(plan: Plan, last: int, start: float) -> float:
 
 
 def minimise_over_integers(
-    value: Callable[[int], float], low: int, high: int, *, points: int = 48
+    value: Callable[[int], float], low: int, high: int, *, points: int = 48, coarse: float = 0.0
 ) -> int:
-    """Where ``value`` is least, for functions with one valley: a geometric scan, then narrowing."""
+    """Where ``value`` is least, for functions with one valley: a geometric scan, then narrowing.
+
+    ``coarse`` is the relative width at which narrowing may stop.
+    """
     if high <= low:
         return low
     grid = sorted({round(float(g)) for g in np.geomspace(max(low, 1), high, points)} | {low, high})
@@ -169,12 +174,13 @@ def minimise_over_integers(
     best = min(grid, key=lambda g: values[g])
     place = grid.index(best)
     left, right = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
-    while right - left > 2:
+    while right - left > max(2, coarse * left):
         third = max((right - left) // 3, 1)
         one, two = left + third, right - third
         if value(one) <= value(two):
             right = two
         else:
             left = one
-    candidates: list[int] = [best, *range(left, right + 1)]
+    middle = range(left, right + 1, max(1, (right - left) // 2))
+    candidates: list[int] = [best, *middle]
     return min(candidates, key=value)

@@ -1,0 +1,148 @@
+"""What the accountant costs, as ratios within one run (issue: plan, accountant, command line).
+
+    python -m benchmarks.accounting
+
+Prints one line per measurement: the goal and what was found. `measurements` is what the driver
+stores.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from dp_accounting.pld import privacy_loss_distribution
+
+import dplateau as dp
+from dplateau.accounting import sampled
+
+
+def best_of(repeats: int, work: Callable[[], object]) -> float:
+    """The least wall-clock time of several runs, caches of step laws cleared before each."""
+    times = []
+    for _ in range(repeats):
+        for cached in (sampled.poisson_step, sampled.poisson_replace_step, sampled.fixed_size_step):
+            cached.cache_clear()
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def poisson_plan(iterations: float, domain: dp.L2Ball | dp.Everywhere) -> dp.Plan:
+    return dp.Plan(
+        records=60_000,
+        batches=dp.Poisson(600),
+        iterations=iterations,
+        step_size=4.0,
+        noise_multiplier=2.0,
+        lipschitz=1.0,
+        smoothness=0.25,
+        domain=domain,
+        neighboring_relation="add_or_remove_one",
+    )
+
+
+def measurements(size: str = "full") -> Iterator[dict[str, Any]]:
+    """Every measurement as a dictionary: name, goal, found, and the raw numbers."""
+    repeats = {"tiny": 1, "quick": 3, "full": 7}[size]
+    steps = 10_000 if size == "tiny" else 1_000_000
+    yield from _long_runs(repeats)
+    yield _explicit_schedule(steps, repeats)
+    yield _renyi(repeats)
+    yield from _against_dp_accounting(repeats)
+    yield _import_time(repeats)
+
+
+def _long_runs(repeats: int) -> Iterator[dict[str, Any]]:
+    for name, domain in (("ball", dp.L2Ball(1.0)), ("everywhere", dp.Everywhere())):
+        plans = {t: poisson_plan(t, domain) for t in (10**4, 10**9)}
+        times = {
+            t: best_of(repeats, lambda plan=plan: dp.account(plan).epsilon(1e-6))
+            for t, plan in plans.items()
+        }
+        yield {
+            "name": f"account at T = 1e9 against T = 1e4, domain {name}",
+            "goal": "ratio at most 1",
+            "found": times[10**9] / times[10**4],
+            "seconds": {str(t): s for t, s in times.items()},
+        }
+
+
+def _explicit_schedule(steps: int, repeats: int) -> dict[str, Any]:
+    eta = np.linspace(4.0, 1.0, steps)
+    found = {}
+    for batches in (dp.FullBatch(), dp.Cyclic(600), dp.Poisson(600)):
+        plan = poisson_plan(1, dp.L2Ball(1.0)).replace(
+            batches=batches, iterations=steps, step_size=eta, neighboring_relation="replace_one"
+        )
+        found[batches.kind] = best_of(
+            min(repeats, 3), lambda plan=plan: dp.account(plan).epsilon(1e-6)
+        )
+    return {
+        "name": f"explicit schedule of {steps} steps",
+        "goal": "under 3 seconds",
+        "found": max(found.values()),
+        "seconds": found,
+    }
+
+
+def _renyi(repeats: int) -> dict[str, Any]:
+    guarantee = dp.account(poisson_plan(10_000, dp.Everywhere()))
+    orders = np.linspace(1.25, 64, 100)
+    guarantee.rdp(orders)
+    return {
+        "name": "RDP at 100 orders",
+        "goal": "under 1 ms",
+        "found": best_of(10 * repeats, lambda: guarantee.rdp(orders)),
+    }
+
+
+def _against_dp_accounting(repeats: int) -> Iterator[dict[str, Any]]:
+    for iterations in (1000, 10_000, 100_000):
+        plan = poisson_plan(iterations, dp.L2Ball(1.0))
+
+        def theirs(iterations: int = iterations) -> float:
+            step = privacy_loss_distribution.from_gaussian_mechanism(2.0, sampling_prob=0.01)
+            return float(step.self_compose(iterations).get_epsilon_for_delta(1e-6))
+
+        ours = best_of(repeats, lambda plan=plan: dp.account(plan).epsilon(1e-6))
+        peer = best_of(repeats, theirs)
+        yield {
+            "name": f"epsilon(delta) against one dp_accounting PLD, T = {iterations}",
+            "goal": "ratio at most 3",
+            "found": ours / peer,
+            "seconds": {"ours": ours, "dp_accounting": peer},
+            "epsilon": {"ours": dp.account(plan).epsilon(1e-6), "dp_accounting": theirs()},
+        }
+
+
+def _import_time(repeats: int) -> dict[str, Any]:
+    heavy = "matplotlib", "dask", "torch", "pandas", "sklearn", "numba"
+    script = f"import dplateau, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    seconds, printed = math.inf, ""
+    for _ in range(repeats):
+        start = time.perf_counter()
+        ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        seconds, printed = min(seconds, time.perf_counter() - start), ran.stdout.strip()
+    return {
+        "name": "import dplateau (and the interpreter)",
+        "goal": "under 1 second, nothing heavy loaded",
+        "found": seconds,
+        "heavy modules loaded": printed,
+    }
+
+
+def main() -> None:
+    for each in measurements(sys.argv[1] if len(sys.argv) > 1 else "full"):
+        rest = {k: v for k, v in each.items() if k not in {"name", "goal", "found"}}
+        print(f"{each['name']:70s} {each['found']:10.4g}   ({each['goal']})   {rest or ''}")
+
+
+if __name__ == "__main__":
+    main()
