@@ -14,6 +14,7 @@ from benchmarks.store import RESULTS, Json, Task, gather, keep, path_of, plain, 
 # one) or `measurements(size)` (an iterator of dicts, resumable as a whole).
 MODULES: dict[str, tuple[str, ...]] = {
     "accountants": ("benchmarks.accountants",),
+    "tightness": ("benchmarks.tight",),
     "speed": ("benchmarks.speed",),
     "steps": ("benchmarks.steps",),
     "utility": ("benchmarks.utility_peers",),

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from benchmarks import charts, readings
+from benchmarks import charts, readings, tightness
 from benchmarks.charts import TITLES
 from benchmarks.readings import accountant_name, accountant_names, number, spread, verdict
 from benchmarks.store import Json
@@ -78,6 +78,27 @@ def _absent(results: Results) -> str:
     lines = [f"- {who}: {why}" for who, why in sorted(found.items())]
     title = "## Absent\n\nNot installed or not here, so nothing is claimed about them:\n\n"
     return title + "\n".join(lines)
+
+
+def _tightness(records: list[Json]) -> str:
+    found = {r["name"]: r["numbers"] for r in records if r["status"] == "ok"}
+    rows = []
+    for other, label in tightness.OTHERS.items():
+        values = tightness.ratios(found, other)
+        ours_above = sum(value > 1.0005 for value in values)
+        middle, extremes = tightness.geometric_mean(values), [v for v in values if v == v]
+        if extremes:
+            ends = f"{min(extremes):.2f} to {max(extremes):.2f}"
+            rows.append([label, str(len(values)), f"{middle:.2f}", ends, str(ours_above)])
+    return "\n\n".join(
+        [
+            "## Tightness",
+            f"{len(found)} plans as people train them, each with the noise that we need for its "
+            "target ε (details and picture: [tightness](tightness.md)). Below one, ours is the "
+            "smaller ε; against the lower bound, one is perfect.",
+            _table(["ratio of ε", "plans", "geometric mean", "range", "above 1"], rows),
+        ]
+    )
 
 
 def _accountants(records: list[Json]) -> str:
@@ -287,6 +308,7 @@ def _growing(records: list[Json]) -> str:
 
 
 SECTIONS = {
+    "tightness": _tightness,
     "accountants": _accountants,
     "speed": _speed,
     "steps": _steps,
