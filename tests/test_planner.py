@@ -130,6 +130,13 @@ def test_what_is_given_is_kept():
     assert silent.iterations > 0
 
 
+def test_a_step_too_long_for_hidden_iterates_leaves_the_other_kind():
+    plan = suggest_plan(LOSSES["softmax"], 5000, 20, data_norm=1.0, step_size=20.0, **BUDGET)
+    assert not plan.hidden_state
+    with pytest.raises(dp.PlanError, match="contraction limit"):
+        suggest_plan(LOSSES["logistic"], 5000, 20, data_norm=1.0, step_size=20.0, **BUDGET)
+
+
 def test_more_steps_shorten_the_step_and_keep_the_travel():
     plain = suggest_plan(LOSSES["logistic"], 1000, 20, data_norm=1.0, **BUDGET)
     longer = suggest_plan(

@@ -33,10 +33,11 @@ from dplateau.schedules import Schedule, schedule
 
 REACH = 15.0  # norm of the weights worth reaching, in units of 1/R: scores of about this size
 REACH_OF_TARGETS = 6.0  # the same for regression, in units of the residual's threshold
+REACH_OF_QUANTILES = 12.0  # and of the pinball's width
 INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
 SLOPE = 0.5  # gradients are clipped at this share of R: where all of them start in two classes
 STEP = 1.5  # step size times smoothness; 2 is the contraction limit
-LEAST_STEPS, MOST_STEPS = 20, 3000
+LEAST_STEPS, MOST_STEPS = 20, 2000
 LEAST_BATCH = 256
 WORK = 6e10  # records read in all steps, times weights: about a minute on two cores
 
@@ -134,7 +135,7 @@ def suggest_plan(
         "step_size": step_size,
     }
     kinds = _kinds(loss, task, hidden_state, endless=iterations == math.inf)
-    drafts = [_draft(task, *kind, given, noise_multiplier) for kind in kinds]
+    drafts = _drafts(task, kinds, given, noise_multiplier)
     if epsilon is None:
         return min(drafts, key=lambda plan: predicted_excess(plan, task.features))
     if any(plan.diameter < math.inf or plan.regularization > 0 for plan in drafts):
@@ -189,6 +190,24 @@ def _kinds(
     if loss.clip is not None or hidden_state is False:
         return [shown]
     return [(loss, True)] if hidden_state or endless else [shown, (loss, True)]
+
+
+def _drafts(
+    task: _Task,
+    kinds: list[tuple[Loss, bool]],
+    given: dict[str, Any],
+    noise_multiplier: float | None,
+) -> list[Plan]:
+    """A draft of every kind that what was given allows; refused if it allows none."""
+    drafts, refusals = [], []
+    for loss, hidden in kinds:
+        try:
+            drafts.append(_draft(task, loss, hidden, given, noise_multiplier))
+        except PlanError as refusal:  # such as a step too long for hidden iterates
+            refusals.append(refusal)
+    if not drafts:
+        raise refusals[0]
+    return drafts
 
 
 def _draft(
@@ -279,7 +298,7 @@ def _reach(loss: Loss) -> float:
     if isinstance(loss, Huber):
         return REACH_OF_TARGETS * loss.threshold
     if isinstance(loss, SmoothedPinball):
-        return REACH_OF_TARGETS * loss.width
+        return REACH_OF_QUANTILES * loss.width
     return REACH * math.sqrt(loss.outputs)
 
 
