@@ -16,13 +16,18 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dplateau import wording
 from dplateau.certificate import Certificate
 from dplateau.claims import number
+from dplateau.errors import DataError
 from dplateau.pictures import epsilon_picture, tradeoff_picture
 from dplateau.plan import Plan
 
 CERTIFICATE = "certificate.json"
+MODEL = "model.json"
 REPORT = "report.html"
 
 _SIGNATURES = (
@@ -48,8 +53,10 @@ _LABELS = {
 }
 
 
-def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
-    """Verify the certificate in ``directory`` and write its report beside it.
+def write_report(
+    directory: str | Path, out: str | Path | None = None, *, audit: str | Path | None = None
+) -> Path:
+    """Verify the certificate in ``directory``, and its model, and write the report beside them.
 
     Parameters
     ----------
@@ -57,6 +64,8 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
         What ``dplateau train`` wrote (a `certificate.json` inside), or a certificate file.
     out : path, optional
         Where to write; ``report.html`` beside the certificate unless given.
+    audit : path, optional
+        The section that ``dplateau audit --html`` wrote, to be shown in the report.
 
     Returns
     -------
@@ -70,9 +79,14 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
     """
     source = certificate_path(directory)
     certificate = Certificate.read(source)
-    certificate.verify()
+    model = source.with_name(MODEL)
+    certificate.verify(model_weights(model) if model.is_file() else None)
     target = Path(out) if out is not None else source.with_name(REPORT)
-    target.write_text(render(certificate), encoding="utf-8")
+    page = render(certificate, audit="" if audit is None else _audit_section(Path(audit)))
+    try:
+        target.write_text(page, encoding="utf-8")
+    except OSError as trouble:
+        raise DataError(f"cannot write {str(target)!r}: {trouble.strerror}.") from None
     return target
 
 
@@ -82,8 +96,36 @@ def certificate_path(path: str | Path) -> Path:
     return path / CERTIFICATE if path.is_dir() else path
 
 
-def render(certificate: Certificate) -> str:
-    """The report of a certificate as HTML text."""
+def model_weights(path: str | Path) -> NDArray[np.float64]:
+    """The released weights in a model file: what ``dplateau train`` wrote, or a saved array."""
+    path = Path(path)
+    path = path / MODEL if path.is_dir() else path
+    try:
+        if path.suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return np.array(stored["weights"], dtype=np.float64)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError(
+            f"no model weights can be read from {str(path)!r}. Name the directory that "
+            "`dplateau train --out` wrote, its model.json, or a .npy file."
+        ) from None
+
+
+def _audit_section(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    if not text.startswith("<section class='audit") or "<script" in text.lower():
+        raise DataError(
+            f"{str(path)!r} is not an audit's section. Write one with: dplateau audit --html FILE."
+        )
+    return text
+
+
+def render(certificate: Certificate, *, audit: str = "") -> str:
+    """The report of a certificate as HTML text, with an audit's section if there is one."""
     record = certificate.to_dict()
     guarantee, run = record["guarantee"], record["run"]
     fit = record["fit_for_release"]
@@ -111,6 +153,7 @@ def render(certificate: Certificate) -> str:
         "covered": _items(record["covered"]),
         "not_covered": _items(record["not_covered"]),
         "plan": _rows(_plan_rows(record)),
+        "audit": audit,
         "digest": record["digest"],
         "model": record["model"]["sha256"],
         "plan_fingerprint": record["plan_fingerprint"],
@@ -221,4 +264,4 @@ def _escape(text: str) -> str:
     return re.sub(r"(\de)-(\d)", "\\1\u2011\\2", html.escape(str(text), quote=True))
 
 
-__all__ = ["certificate_path", "render", "write_report"]
+__all__ = ["certificate_path", "model_weights", "render", "write_report"]

@@ -141,3 +141,25 @@ def test_report_refuses_a_certificate_that_does_not_hold(dplateau, folder):
     assert code == 2
     assert "does not hold" in err
     assert not (folder / "report.html").exists()
+
+
+def test_report_refuses_another_model_in_the_directory(dplateau, folder):
+    (folder / "model.json").write_text(json.dumps({"weights": [0.5, 2.5]}))
+    code, _, err = dplateau("report", folder)
+    assert code == 2
+    assert "model" in err
+    code, out, _ = dplateau("verify", folder)
+    assert code == 1
+    assert "FAIL model" in out
+
+
+def test_an_audit_can_be_shown_in_the_report(dplateau, folder):
+    section = folder / "audit.html"
+    section.write_text("<section class='audit consistent'><h2>Audit</h2></section>")
+    code, _, _ = dplateau("report", folder, "--audit", section)
+    assert code == 0
+    assert section.read_text() in (folder / "report.html").read_text(encoding="utf-8")
+    section.write_text("<p>something else</p>")
+    code, _, err = dplateau("report", folder, "--audit", section)
+    assert code == 2
+    assert "not an audit's section" in err

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dplateau.cli import app
-from dplateau.errors import DataError
-
-MODEL = "model.json"  # what `dplateau train` calls it
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -24,13 +21,16 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Where to write; report.html beside the certificate.")
     ] = None,
+    audit: Annotated[
+        Path | None, typer.Option(help="A section to include, from `dplateau audit --html`.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a self-contained HTML report of a certificate, after verifying it."""
     from dplateau.certificate import Certificate
     from dplateau.report import certificate_path, write_report
 
-    written = write_report(directory, out)
+    written = write_report(directory, out, audit=audit)
     certificate = Certificate.read(certificate_path(directory))
     if as_json:
         print(
@@ -64,12 +64,12 @@ def verify(
     A directory stands for the certificate and the model in it.
     """
     from dplateau.certificate import Certificate
-    from dplateau.report import certificate_path
+    from dplateau.report import MODEL, certificate_path, model_weights
 
     found = Certificate.read(certificate_path(certificate))
     if model is None and (certificate / MODEL).is_file():
         model = certificate
-    checks = found.check(None if model is None else _weights(model))
+    checks = found.check(None if model is None else model_weights(model))
     holds = all(check.passed for check in checks)
     if as_json:
         print(
@@ -92,19 +92,3 @@ def verify(
             print("But the model is not for release: see its statement.")
     if not holds:
         raise typer.Exit(1)
-
-
-def _weights(path: Path) -> Any:
-    """The released weights in a model file: what `dplateau train` wrote, or a saved array."""
-    import numpy as np
-
-    path = path / MODEL if path.is_dir() else path
-    try:
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
-        return np.array(json.loads(path.read_text(encoding="utf-8"))["weights"], dtype=float)
-    except (OSError, ValueError, KeyError, TypeError):
-        raise DataError(
-            f"no model weights can be read from {str(path)!r}. Name the directory that "
-            "`dplateau train --out` wrote, its model.json, or a .npy file."
-        ) from None
