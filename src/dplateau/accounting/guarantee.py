@@ -131,7 +131,7 @@ class Guarantee:
         least = min(self._composition.price.delta(epsilon), 1.0)
         low, high = math.log(1e-300), math.log(max(least, 1e-300))
         # A horizon chosen for some delta either proves that delta or shows it to be out of reach.
-        while high - low > 0.05 and self._forgets:
+        while high - low > 0.02 and self._forgets:
             middle = (low + high) / 2
             chosen = families.forgotten(self.plan, math.exp(middle))
             proved = 1.0 if chosen is None else chosen.price.delta(epsilon)
@@ -140,9 +140,10 @@ class Guarantee:
                 high = min(middle, math.log(max(proved, 1e-300)))
             else:
                 low = middle
-        if self.plan.hidden_state:
-            shifted = families.shifted(self.plan, min(max(least, 1e-300), 0.5))
-            least = least if shifted is None else min(least, shifted.price.delta(epsilon))
+        for aim in (1.0, 1e-3, 1e-6) if self.plan.hidden_state else ():
+            shifted = families.shifted(self.plan, min(max(aim * least, 1e-300), 0.5))
+            if shifted is not None:
+                least = min(least, shifted.price.delta(epsilon))
         return least
 
     @cached_property
