@@ -60,6 +60,19 @@ class Certificate:
     breaks the digest; a change of the plan, of ``delta`` or of a number claimed from them is found
     by recomputing even when the digest is forged with it. The digest is not a signature: who wrote
     the record, and whether the run was seeded, only a signature on the file can vouch for.
+
+    Examples
+    --------
+    >>> import dplateau as dp
+    >>> plan = dp.Plan(records=100, batches=dp.FullBatch(), iterations=20, step_size=1.0,
+    ...                noise_multiplier=60.0, loss=dp.Logistic(), data_norm=1.0)
+    >>> X = np.eye(100)[:, :3]
+    >>> released = dp.release(plan, dp.Logistic(), X, X[:, 0])
+    >>> certificate = Certificate.of(released, delta=1e-4)
+    >>> round(certificate.epsilon, 3), certificate.fit_for_release
+    (0.432, True)
+    >>> certificate.verify(released.weights).checks[0].found
+    'as issued'
     """
 
     text: str
