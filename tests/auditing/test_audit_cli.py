@@ -87,6 +87,24 @@ def test_words_and_html(dplateau, tmp_path):
     assert page.read_text(encoding="utf-8").startswith("<section class='audit consistent'")
 
 
+def test_trained_model_is_audited_by_its_certificate(dplateau, tmp_path):
+    loss = dp.Logistic(intercept=0.5)
+    plan = dp.Plan.from_json(write_plan(tmp_path).read_text()).replace(loss=loss, data_norm=1.0)
+    X, y = np.eye(20)[:, :3], np.arange(20) % 2
+    dp.run(plan, loss, X, y, certificate=tmp_path / "certificate.json", delta=1e-3)
+    code, out, _ = dplateau(tmp_path, "--repeats", 40, "--json")
+    found = json.loads(out)
+    assert (code, found["delta"]) == (0, 1e-3)
+    assert found["plan"] == plan.to_dict()
+
+
+def test_unwritable_page_is_refused_in_one_line(dplateau, tmp_path):
+    page = tmp_path / "nowhere" / "audit.html"
+    code, _, err = dplateau(write_plan(tmp_path), "--repeats", 40, "--html", page, "--json")
+    assert code == 2
+    assert "cannot write" in err
+
+
 def test_own_table(dplateau, tmp_path):
     file = tmp_path / "table.npz"
     np.savez(file, X=np.eye(20), y=np.arange(20) % 2)

@@ -142,7 +142,7 @@ def position(plan: Plan) -> int:
 
 def other_records(plan: Plan, X: ArrayLike, y: ArrayLike) -> Table:
     """All rows but the canary's: the table itself if it leaves room, else without one row."""
-    X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
+    X, y = np.asarray(X, dtype=np.float64, order="C"), np.asarray(y)
     if X.ndim != 2 or y.shape != (len(X),):
         raise DataError(
             f"an audit needs a table and one target per row; found X of shape {X.shape} and y of "

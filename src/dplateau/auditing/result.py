@@ -133,8 +133,9 @@ class AuditResult:
             f"<section class='audit {self.verdict}'><h2>Audit</h2>"
             f"<p>{html.escape(_sentence(self))}</p><table>{rows}</table>"
             f"{f'<ul>{found}</ul>' if found else ''}<figure>{svg(self)}"
-            "<figcaption>Errors of the best attack on held-out models. Privacy forbids the region "
-            "below the guaranteed curve.</figcaption></figure></section>"
+            "<figcaption>Errors of the best attack on held-out models. Its curve wobbles by chance; "
+            "the dots are what is certain. Privacy forbids the shaded region.</figcaption></figure>"
+            "</section>"
         )
 
     def _repr_html_(self) -> str:
@@ -174,4 +175,5 @@ def _rows(result: AuditResult) -> list[tuple[str, str]]:
         ("neighbouring relation", result.plan.neighboring_relation),
         ("canary", result.canary),
         ("models per world", f"{result.repeats:,}"),
+        ("plan", result.plan.fingerprint()[:16]),
     ]

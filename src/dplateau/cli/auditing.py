@@ -107,10 +107,17 @@ def audit(
         progress=not as_json,
     )
     if html is not None:
-        html.write_text(result.to_html(), encoding="utf-8")
+        _write(html, result.to_html())
     print(result.to_json() if as_json else result.summary())
     if result.violations:
         raise typer.Exit(1)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as trouble:
+        raise DataError(f"cannot write {str(path)!r}: {trouble.strerror}.") from None
 
 
 def _attack(
