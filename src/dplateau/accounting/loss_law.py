@@ -40,6 +40,7 @@ _LOST = 1e-13  # tilted mass that all windows together may leave out
 _ROUNDING = 4e-16  # relative error of a transform, per factor of a product of transforms
 _SLOPES = np.linspace(-9.0, 0.7, 26)  # logarithms of Chernoff's t against a Gaussian's
 _COARSEST = 20.0  # steepest tilt across one grid cell
+_FAR_BELOW, _GENTLER = 0.9, 0.25  # below this share of the moment bound, tilt this much less
 _MAX_CELLS = 50_000
 _MAX_GRID = 1 << 21
 
@@ -484,6 +485,15 @@ class Composition:
         if self.infinity >= delta:
             return math.inf
         simple, theta = self.chernoff(delta - self.infinity)
+        found = self._epsilon_tilted(delta, theta, simple)
+        if found < _FAR_BELOW * simple:
+            # Rare large losses: the moments' saddle point lies far beyond the answer, where the
+            # grid is too coarse for it. Every tilt is sound, so a gentler one may only help.
+            found = min(found, self._epsilon_tilted(delta, theta * _GENTLER, simple))
+        return found
+
+    def _epsilon_tilted(self, delta: float, theta: float, simple: float) -> float:
+        """The bound from one composition, tilted by ``theta``; ``simple`` where that fails."""
         composed = self._composed_near(theta)
         if composed is None:
             return simple
