@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from dplateau.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan import Plan
 
 RELATIONS = {
@@ -164,9 +165,14 @@ def not_covered(plan: Plan) -> tuple[str, ...]:
     hidden = (
         "Intermediate models, training losses or logs of this run: none of them may be shown.",
     )
+    counted = (
+        "A count of the records: what is stated for adding or removing one holds if "
+        f"{plan.records:,} is a public upper bound on their number.",
+    )
     people = "People with several records: their guarantee is weaker, up to the number of records."
     return (
         *(hidden if plan.hidden_state else ()),
+        *(counted if ADD_OR_REMOVE_ONE in plan.batches.relations else ()),
         "Preprocessing that looked at the data, such as standardising by its own mean.",
         "Hyper-parameters, features or bounds chosen by looking at the data.",
         "Other releases from the same records: their losses add up.",
