@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import math
 import re
@@ -193,3 +194,16 @@ def test_it_is_readable_in_a_real_browser(page, width, dark, tmp_path):
             assert high > 200
             assert paths > 10
         assert browser.screenshot(tmp_path / "page.png").stat().st_size > 20_000
+
+
+@needs_browser
+def test_it_prints_on_white_paper(page):
+    with Browser() as browser:
+        browser.show(page.as_uri(), 800, dark=True)
+        dark = {"name": "prefers-color-scheme", "value": "dark"}
+        browser.call("Emulation.setEmulatedMedia", media="print", features=[dark])
+        background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert background == "rgb(255, 255, 255)"
+        assert browser.evaluate(CONTRAST) >= LEAST_CONTRAST
+        pdf = base64.b64decode(browser.call("Page.printToPDF")["data"])
+        assert 1 <= len(re.findall(rb"/Type /Page\b(?!s)", pdf)) <= 8

@@ -260,8 +260,9 @@ def _items(sentences: Iterable[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text for the page; an exponent must not be torn from its number at the end of a line."""
-    return re.sub(r"(\de)-(\d)", "\\1\u2011\\2", html.escape(str(text), quote=True))
+    """Text for the page; a number must not be torn from its exponent or percent sign."""
+    whole = re.sub(r"(\de)-(\d)", "\\1\u2011\\2", html.escape(str(text), quote=True))
+    return re.sub(r"(\d) %", "\\1\u00a0%", whole)
 
 
 __all__ = ["certificate_path", "model_weights", "render", "write_report"]
