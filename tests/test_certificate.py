@@ -386,6 +386,28 @@ def test_a_real_run_is_certified_without_data_seed_or_iterates(tmp_path):
             assert repr(float(value)) not in text
 
 
+@pytest.mark.parametrize(
+    ("estimator", "facts"),
+    [
+        ("PrivateLogisticRegression", {"classes": [0, 1]}),
+        ("PrivateLogisticRegression", {"classes": [0, 1, 2]}),
+        ("PrivateLinearSVC", {"classes": [0, 1]}),
+        ("PrivateLinearRegression", {"target_bounds": [0, 1]}),
+        ("PrivateQuantileRegressor", {"target_bounds": [0, 1]}),
+    ],
+)
+def test_every_estimator_certifies_itself(estimator, facts):
+    draw = np.random.default_rng(3)
+    X, y = draw.normal(size=(200, 2)), draw.integers(0, 2, size=200)
+    model = getattr(dp, estimator)(epsilon=1.0, delta=1e-4, data_norm=1.0, steps=20, **facts)
+    certificate = model.fit(X, y).certificate_
+    assert certificate.epsilon <= 1.0
+    assert certificate.fit_for_release
+    assert certificate.verify(model)
+    model.weights_ = model.weights_ + 1e-9
+    assert not accepted(certificate.to_dict(), model.weights_)
+
+
 def test_fingerprints_see_values_and_shape_only():
     weights = np.arange(6.0).reshape(2, 3)
     assert fingerprint(weights) == fingerprint(np.asfortranarray(weights))
