@@ -40,9 +40,9 @@ _LOST = 1e-13  # tilted mass that all windows together may leave out
 _ROUNDING = 4e-16  # relative error of a transform, per factor of a product of transforms
 _SLOPES = np.linspace(-9.0, 0.7, 26)  # logarithms of Chernoff's t against a Gaussian's
 _COARSEST = 20.0  # steepest tilt across one grid cell
-_FAR_BELOW, _GENTLER = 0.9, 0.25  # below this share of the moment bound, tilt this much less
+_FAR_BELOW, _GENTLER = 0.87, 0.25  # below this share of the moment bound, tilt this much less
 _MAX_CELLS = 50_000
-_MAX_GRID = 1 << 21
+_MAX_GRID = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -516,11 +516,16 @@ class Composition:
             theta = math.exp(log_theta)
             return self.log_moment(theta) - theta * epsilon + math.log(_most_worth(theta))
 
+        def at(theta: float) -> float:
+            composed = self._composed_near(theta)
+            return 0.0 if composed is None else composed.log_delta(epsilon, self.infinity)
+
         theta = math.exp(self._search(log_bound))
-        composed = self._composed_near(theta)
-        log_delta = 0.0 if composed is None else composed.log_delta(epsilon, self.infinity)
         simple = math.exp(min(log_bound(math.log(theta)), 0.0)) + self.infinity
-        return min(1.0, simple, math.exp(min(log_delta, 0.0)) * (1 + 1e-9))
+        log_delta = min(at(theta), 0.0)
+        if math.exp(log_delta) < 0.1 * simple:  # as for epsilon; a bell has more of it
+            log_delta = min(log_delta, at(theta * _GENTLER))
+        return min(1.0, simple, math.exp(log_delta) * (1 + 1e-9))
 
     def profile(self, epsilons: Vector) -> Vector:
         """``delta`` at many epsilons from a single composition.
