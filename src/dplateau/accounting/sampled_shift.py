@@ -24,7 +24,7 @@ from dplateau.plan import Plan
 
 Vector = NDArray[np.float64]
 
-_LEVELS = 24  # distinct payments that are composed apart; others are rounded up to these
+_LEVELS = 12  # distinct payments that are composed apart; others are rounded up to these
 _ROUGHLY = 6  # as many suffice to compare windows
 _THETAS = np.geomspace(1e-4, 1e4, 60)
 _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
