@@ -69,7 +69,7 @@ def cases(scale: float) -> Iterator[Case]:
             batches=dp.FullBatch(),
             iterations=200,
             step_size=0.5,
-            noise_multiplier=120.0,
+            noise_multiplier=30.0,
             regularization=0.02,
             **linear,
         ),
@@ -108,7 +108,7 @@ def cases(scale: float) -> Iterator[Case]:
         ),
         huber,
         "walk",
-        int(8000 * scale),
+        int(6000 * scale),
     )
     yield Case(
         "walk between walls, Poisson",
@@ -125,14 +125,14 @@ def cases(scale: float) -> Iterator[Case]:
         ),
         huber,
         "walk",
-        int(8000 * scale),
+        int(6000 * scale),
     )
     yield from _suggested(scale)
 
 
 def _suggested(scale: float) -> Iterator[Case]:
     """What the planner proposes for real tables."""
-    for epsilon, canary in ((1.0, "dense"), (4.0, "opposite")):
+    for epsilon, canary in ((1.0, "dense"), (8.0, "unused")):
         loss = dp.Logistic()
         X, y, what = _adult()
         plan = dp.suggest_plan(
@@ -151,7 +151,7 @@ def _suggested(scale: float) -> Iterator[Case]:
             plan,
             plan.loss,
             canary,
-            int(400 * scale),
+            int(200 * scale),
             (X, y),
         )
 

@@ -69,9 +69,9 @@ def test_number_of_rows_is_a_public_fact_or_a_leak():
         neighboring_relation="add_or_remove_one",
     )
     X, y, canary = np.ones((19, 1)), np.ones(19), ([1.0], -1.0)
-    counted = attack(model, X, y, canary, records=20, repeats=600)
+    counted = attack(model, X, y, canary, records=20, repeats=400)
     assert counted.verdict == "violated"
-    declared = attack(model.set_params(records=20), X, y, canary, records=20, repeats=600)
+    declared = attack(model.set_params(records=20), X, y, canary, records=20, repeats=400)
     assert declared.verdict == "consistent", declared.violations
 
 

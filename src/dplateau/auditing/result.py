@@ -133,7 +133,7 @@ class AuditResult:
             f"<section class='audit {self.verdict}'><h2>Audit</h2>"
             f"<p>{html.escape(_sentence(self))}</p><table>{rows}</table>"
             f"{f'<ul>{found}</ul>' if found else ''}<figure>{svg(self)}"
-            "<figcaption>Errors of the best attack on held-out models. Its curve wobbles by chance; "
+            "<figcaption>Errors of the best attack on held-out models. Its curve wobbles by luck; "
             "the dots are what is certain. Privacy forbids the shaded region.</figcaption></figure>"
             "</section>"
         )
