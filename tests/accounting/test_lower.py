@@ -9,10 +9,12 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 import dplateau as dp
+from dplateau.accounting import kernels
 from dplateau.accounting.events import best_threshold, gaussian_bound
 from dplateau.accounting.line import HitSum
 from dplateau.accounting.lower import interval_bound, last_iterate, line_bound, lower_bound
-from dplateau.accounting.walks import Move, walk
+from dplateau.accounting.moves import Move
+from dplateau.accounting.walks import walk
 from dplateau.accounting.worlds import Stage, draw
 
 ADD, REPLACE, ZERO = "add_or_remove_one", "replace_one", "replace_special"
@@ -145,11 +147,42 @@ def test_squaring_stepping_and_stationary_law_agree():
     assert many.cdf(at) == pytest.approx(limit.cdf(at), rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    "cases",
+    [
+        ((0.99, 1.0, -0.1), (0.01, 1.0, 9.9)),
+        ((1.0, 1.0, 0.05),),
+        ((1.0, 0.9995, 0.2),),
+    ],
+)
+def test_projected_steps_are_the_steps(cases):
+    move = Move(cases, 1.0)
+    law = walk([(move, 6_000)], move, lower=-125, upper=125)
+    points, weights = kernels.quadrature(-125, 125, 1.0)
+    masses = kernels.kernel_of(move, np.zeros(1), points, weights).toarray()[0]
+    backward = kernels.kernel_of(move, points, points, weights).T.tocsr()
+    for _ in range(5_999):
+        masses = backward @ masses
+    assert np.abs(law.masses - masses / masses.sum()).sum() <= law.error
+    assert 0 < law.error < 1e-10
+
+
+def test_wide_intervals_are_not_shortened():
+    """Before the walls are felt all widths agree; afterwards epsilon grows with the width."""
+    wide = [
+        lower_bound(plan_with(0.002, 1.0, iterations=20_000, diameter=d), 1e-5)
+        for d in (200, 400, 800, 3000, 1e6)
+    ]
+    assert wide == sorted(wide)
+    assert wide[0] < 0.9 * wide[2]
+    assert wide[3] == pytest.approx(wide[4], rel=1e-4)
+
+
 def test_quadrature_is_converged(monkeypatch):
     move = Move(((0.9, 0.999, -0.02), (0.1, 1.0, 0.2)), 1.0)
     at = np.linspace(-15, 15, 61)
     coarse = walk([(move, 300)], move, lower=-16, upper=16)
-    monkeypatch.setattr("dplateau.accounting.walks.NODES_PER_PANEL", 30)
+    monkeypatch.setattr("dplateau.accounting.kernels.NODES_PER_PANEL", 30)
     fine = walk([(move, 300)], move, lower=-16, upper=16)
     assert coarse.points.size < fine.points.size
     assert coarse.cdf(at) == pytest.approx(fine.cdf(at), rel=2e-10, abs=1e-14)

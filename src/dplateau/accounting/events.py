@@ -18,7 +18,7 @@ from dplateau.accounting.walks import Law
 Vector = NDArray[np.float64]
 
 QUADRATURE_MARGIN = 1e-9  # relative; measured by refining the quadrature
-ABSOLUTE_MARGIN = 1e-14
+ABSOLUTE_MARGIN = 1e-13
 
 
 def best_threshold(left: Law, right: Law, delta: float) -> float:
@@ -28,12 +28,13 @@ def best_threshold(left: Law, right: Law, delta: float) -> float:
     monotone likelihood ratio, so none beats the best threshold.
     """
     at = np.linspace(right.lower, right.upper, 1201)
+    absolute = ABSOLUTE_MARGIN + max(left.error, right.error)
     best = 0.0
     for likely, rare in (
         (right.at_least(at[1:]), left.at_least(at[1:])),
         (left.cdf(at[:-1]), right.cdf(at[:-1])),
     ):
-        best = max(best, refuted(likely, rare, delta, QUADRATURE_MARGIN, ABSOLUTE_MARGIN))
+        best = max(best, refuted(likely, rare, delta, QUADRATURE_MARGIN, absolute))
     return best
 
 

@@ -14,15 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
-from dplateau.accounting.walks import (
-    NODES_PER_PANEL,
-    PANEL,
-    Law,
-    Move,
-    Programme,
-    node_count,
-    walk,
-)
+from dplateau.accounting.kernels import NODES_PER_PANEL, PANEL, node_count
+from dplateau.accounting.moves import Move, Programme
+from dplateau.accounting.walks import Law, walk
 from dplateau.batches import (
     ADD_OR_REMOVE_ONE,
     REPLACE_ONE,
@@ -39,7 +33,7 @@ MOST_JITTER = 0.02
 _NO_JITTER = 1e-7
 
 MOST_SQUARED = 500  # nodes of a kernel that is squared repeatedly: seconds for any exponent
-MOST_SOLVED = 4_000  # nodes of a kernel whose stationary law is solved for
+MOST_SOLVED = 12_000  # nodes of a kernel that is factorised
 MOST_WORK = 1e8  # nodes times steps times width of a kernel, followed step by step
 MOST_STEPS = 3_000  # separate kernels built for a varying schedule
 MOST_BUILT = 2e7  # entries of all of them
@@ -344,17 +338,12 @@ def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None
 
 def _constant_interval(plan: Plan, length: float, position: int) -> Interval:
     spread = plan.step_size.largest(1) * plan.sigma
-    per_spread = NODES_PER_PANEL / PANEL
     cyclic = isinstance(plan.batches, Cyclic)
-    # The longest interval that can be squared, followed step by step, or solved for.
-    squared = MOST_SQUARED / per_spread
-    followed = min(MOST_WORK / (_WIDTH * plan.iterations), MOST_SOLVED) / per_spread
-    solved = MOST_SOLVED / per_spread
-    if plan.iterations < math.inf:
-        room = math.sqrt(max(plan.iterations - 4, 0) / _FORGETS) - math.sqrt(math.pi / 2)
-        solved = min(solved, room)
-    longest = max(squared, followed, 0.0 if cyclic else solved) * spread
-    length = min(length, longest)
+    # Epochs must be squared or followed step by step; a single step has cheaper ways.
+    nodes: float = MOST_SOLVED
+    if cyclic:
+        nodes = max(MOST_SQUARED, min(nodes, MOST_WORK / (_WIDTH * plan.iterations)))
+    length = min(length, nodes * spread * PANEL / NODES_PER_PANEL)
     enough = math.ceil(_forgotten(length, spread) / spread**2) + 2
     if plan.iterations >= enough:
         steps: float = enough if cyclic else math.inf

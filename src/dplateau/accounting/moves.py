@@ -1,0 +1,104 @@
+"""Steps of one-dimensional walks, and programmes made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Move:
+    """One random step: ``w -> slope * w + shift + spread * Z``, one row per case.
+
+    Parameters
+    ----------
+    cases : tuple of (probability, slope, shift)
+        What may happen; the probabilities sum to one.
+    spread : float
+        Standard deviation of the Gaussian noise.
+
+    Examples
+    --------
+    >>> Move(((0.9, 1.0, 0.0), (0.1, 1.0, 0.3)), spread=1.0).mirrored().cases
+    ((0.9, 1.0, -0.0), (0.1, 1.0, -0.3))
+    """
+
+    cases: tuple[tuple[float, float, float], ...]
+    spread: float
+
+    def mirrored(self) -> Move:
+        """The same step seen in a mirror that swaps left and right."""
+        return Move(tuple((p, a, -v) for p, a, v in self.cases), self.spread)
+
+    def below(self, points: Vector, start: Vector) -> Vector:
+        """Chance to land at or below each point (columns) from each start (rows), unclipped."""
+        total = np.zeros((start.size, points.size))
+        for p, a, v in self.cases:
+            total += p * ndtr((points[None, :] - (a * start + v)[:, None]) / self.spread)
+        return total
+
+    def above(self, points: Vector, start: Vector) -> Vector:
+        """Chance to land above each point, without the cancellation of ``1 - below``."""
+        return self.mirrored().below(-points, -start)
+
+    def density(self, points: Vector, start: Vector) -> Vector:
+        """Density of the unclipped landing place."""
+        total = np.zeros((start.size, points.size))
+        for p, a, v in self.cases:
+            z = (points[None, :] - (a * start + v)[:, None]) / self.spread
+            total += p * np.exp(-0.5 * z * z)
+        return total / (self.spread * math.sqrt(2 * math.pi))
+
+
+# A walk's programme: steps or sub-programmes, each with how often it is repeated. A single step may
+# be repeated infinitely often: its stationary law is then the start of what follows.
+Programme: TypeAlias = Sequence[tuple[Union[Move, "Programme"], float]]
+
+
+def moves_in(item: Move | Programme) -> set[Move]:
+    return {item} if isinstance(item, Move) else set().union(*(moves_in(part) for part, _ in item))
+
+
+def unrolled(item: Move | Programme, repeats: int) -> Iterator[tuple[Move, int]]:
+    if isinstance(item, Move):
+        yield item, repeats
+        return
+    for _ in range(repeats):
+        for part, times in item:
+            yield from unrolled(part, int(times))
+
+
+def steps_in(item: Move | Programme) -> float:
+    return 1 if isinstance(item, Move) else sum(n * steps_in(part) for part, n in item)
+
+
+def single(item: Move | Programme) -> Move:
+    assert isinstance(item, Move), "only a single step has its stationary law computed"
+    return item
+
+
+def peel(
+    item: Move | Programme, repeats: float
+) -> tuple[Move, list[tuple[Move | Programme, float]]]:
+    """The very first step of a programme, and what is left of it."""
+    rest: list[tuple[Move | Programme, float]] = [(item, repeats - 1)] if repeats > 1 else []
+    if isinstance(item, Move):
+        return item, rest
+    (inner, times), *others = item
+    first, inner_rest = peel(inner, times)
+    return first, [*inner_rest, *others, *rest]
+
+
+def least_spread(before: Programme, last: Move) -> float:
+    spreads = [last.spread]
+    for item, _ in before:
+        spreads.append(item.spread if isinstance(item, Move) else least_spread(item, last))
+    return min(spreads)
