@@ -136,7 +136,7 @@ def suggest_plan(
     }
     kinds = _kinds(loss, task, hidden_state, endless=iterations == math.inf)
     drafts = _drafts(task, kinds, given, noise_multiplier)
-    if epsilon is None:
+    if epsilon is None or delta is None:
         return min(drafts, key=lambda plan: predicted_excess(plan, task.features))
     if any(plan.diameter < math.inf or plan.regularization > 0 for plan in drafts):
         # A plateau may make hidden iterates cheaper than composition: price every kind exactly.
@@ -234,7 +234,7 @@ def _draft(
         batches=batches,
         iterations=steps,
         step_size=eta,
-        noise_multiplier=noise,
+        noise_multiplier=schedule(noise),
         regularization=alpha,
         l1=given["l1"],
         domain=given["domain"],

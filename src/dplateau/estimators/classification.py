@@ -138,6 +138,8 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
         if scores.ndim == 2:
             return np.asarray(softmax(scores, axis=1))
         loss, data_norm = self.plan_.loss, self.plan_.data_norm
+        assert loss is not None
+        assert data_norm is not None
         norms = np.minimum(row_norms(self._features(X)), data_norm)
         limit = np.inf if loss.clip is None else loss.clip
         limit = limit / np.maximum(np.hypot(norms, loss.intercept), np.finfo(float).tiny)
