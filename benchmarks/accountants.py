@@ -1,9 +1,10 @@
 """Accountants side by side: time and answer of ``epsilon(delta)`` and of calibration.
 
 The mechanism is the Poisson-sampled Gaussian, add/remove, composed T times: what every library
-accounts. Each question is asked in a fresh process with a cap on its time. An answer is judged by
-a reference: the exact value for q = 1, else a lower bound from a PLD rounded down (T up to 10^4),
-else the central-limit value (T of 10^5 and more, where its error is far below the margin).
+accounts. Every accountant answers in a process of its own, with a cap on each question's processor
+time (the machine may be shared) and on memory. An answer is judged by a reference: the exact value
+for q = 1, else a lower bound from a PLD rounded down (T up to 10^4), else the central-limit value
+(T of 10^5 and more, where its error is far below the margin).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from benchmarks.environments import SCRIPTS, Absent, Answer, ask, run_script
+from benchmarks.environments import SCRIPTS, Absent, Answer, ask_many, prepare
 from benchmarks.store import Json, Task
 
 CAP = 60.0  # seconds
@@ -57,14 +58,14 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def tasks(size: str) -> Iterator[Task]:
-    """Every accountant at every (T, q). After a hang, longer compositions are not tried."""
+    """Every accountant at every (T, q)."""
     grid = SIZES[size]
     for library, method in ACCOUNTANTS:
         for question in ("epsilon", "calibrate"):
+            lengths = grid["steps"] if question == "epsilon" else grid["calibrate"]
             for sampling in grid["sampling"]:
-                hung: list[int] = []
-                for steps in grid["steps"] if question == "epsilon" else grid["calibrate"]:
-                    yield _task(library, method, question, sampling, steps, grid["cap"], hung)
+                for steps in lengths:
+                    yield _task(library, method, question, sampling, steps, lengths, grid["cap"])
 
 
 def measurements(size: str) -> Iterator[Json]:
@@ -84,32 +85,22 @@ def _task(
     question: str,
     sampling: float,
     steps: int,
+    lengths: tuple[int, ...],
     cap: float,
-    hung: list[int],
 ) -> Task:
     parameters: Json = {
         "library": library,
         "method": method,
         "question": question,
-        "steps": steps,
-        "sampling": sampling,
-        "delta": DELTA,
+        **_arguments(question, sampling, steps, method),
         "cap": cap,
     }
-    if question == "epsilon":
-        parameters["noise"] = noise_for(steps, sampling)
-    else:
-        parameters["target"] = TARGET
 
     def measure() -> Json:
-        if hung:
-            return {"status": "not tried", "detail": f"no answer in time at T = {hung[0]}"}
         try:
-            answer = _ask(library, question, parameters)
+            answer = _answers(library, method, question, sampling, lengths, cap)[steps]
         except Absent as reason:
             return {"status": "absent", "detail": str(reason)}
-        if answer.status == "timeout":
-            hung.append(steps)
         found = {"status": answer.status, **answer.numbers}
         if answer.status == "ok" and method != "hidden state":
             noise = parameters.get("noise", answer.numbers["result"])
@@ -122,13 +113,23 @@ def _task(
     return Task("accountants", name, parameters, measure)
 
 
-def _ask(library: str, question: str, parameters: Json) -> Answer:
-    keys = ("steps", "sampling", "delta", "method", "noise", "target")
-    arguments = {key: parameters[key] for key in keys if key in parameters}
-    if library not in OURS:
-        return ask(library, question, limit=parameters["cap"], **arguments)
+def _arguments(question: str, sampling: float, steps: int, method: str) -> Json:
+    asked: Json = {"steps": steps, "sampling": sampling, "delta": DELTA, "method": method}
+    if question == "epsilon":
+        return {**asked, "noise": noise_for(steps, sampling)}
+    return {**asked, "target": TARGET}
+
+
+@cache
+def _answers(
+    library: str, method: str, question: str, sampling: float, lengths: tuple[int, ...], cap: float
+) -> dict[int, Answer]:
+    """One process answers for every length, shortest first, each within the cap."""
+    python = sys.executable if library in OURS else prepare(library)
+    questions = [_arguments(question, sampling, steps, method) for steps in lengths]
     script = SCRIPTS / f"with_{library}.py"
-    return run_script(sys.executable, script, question, parameters["cap"], arguments)
+    answers = ask_many(python, script, question, cap, questions)
+    return dict(zip(lengths, answers, strict=True))
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = ROOT / ".venvs"
 SCRIPTS = Path(__file__).resolve().parent / "peers"
 INSTALL_LIMIT = 1200  # seconds
+WALL_LIMIT = 3600  # seconds
 IMPORT_LIMIT = 120  # seconds
 INSTALL = True  # False: a peer that is not installed yet stays absent
 
@@ -88,6 +90,34 @@ def _install(peer: str) -> str:
     return ""
 
 
+def ask_many(
+    python: str | Path, script: Path, task: str, cap: float, questions: list[dict[str, Any]]
+) -> list[Answer]:
+    """Ask one process after the other of the same kind, each at most ``cap`` processor seconds.
+
+    The process does not survive a question that exceeds the cap (``timeout``) or that crashes it
+    (``error``); later questions are then ``not tried``.
+    """
+    process = _start(python, script, task, {"questions": questions, "cap": cap})
+    try:
+        printed, complaints = process.communicate(timeout=WALL_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        printed, complaints = process.communicate()
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    answers = [
+        Answer("error", detail=line["failure"]) if "failure" in line else Answer("ok", line)
+        for line in lines
+    ]
+    if len(answers) < len(questions):
+        hung = process.returncode in (-signal.SIGPROF, -signal.SIGKILL)
+        last = (complaints.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        found = Answer("timeout", detail=f"more than {cap:g} s") if hung else None
+        answers.append(found or Answer("error", detail=last[:200]))
+    missing = len(questions) - len(answers)
+    return answers + [Answer("not tried", detail="a shorter one got no answer")] * missing
+
+
 def ask(peer: str, task: str, *, limit: float = 60.0, **arguments: Any) -> Answer:
     """Run one task of a peer's script in its environment; the script prints one JSON object.
 
@@ -101,15 +131,7 @@ def run_script(
     python: str | Path, script: Path, task: str, limit: float, arguments: dict[str, Any]
 ) -> Answer:
     """Run a script that prints ``ready`` and then one JSON object, with a cap on the second."""
-    quiet = {**os.environ, "PYTHONWARNINGS": "ignore", "JAX_PLATFORMS": "cpu"}
-    process = subprocess.Popen(
-        [str(python), str(script), task, json.dumps(arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=quiet,
-        cwd=ROOT,
-    )
+    process = _start(python, script, task, arguments)
     assert process.stdout is not None
     watchdog = threading.Timer(IMPORT_LIMIT, process.kill)
     watchdog.start()
@@ -125,3 +147,17 @@ def run_script(
         lines = complaints.strip().splitlines() or [f"exit code {process.returncode}"]
         return Answer("error", detail=lines[-1][:300])
     return Answer("ok", json.loads(printed.strip().splitlines()[-1]))
+
+
+def _start(
+    python: str | Path, script: Path, task: str, arguments: dict[str, Any]
+) -> subprocess.Popen[str]:
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore", "JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(
+        [str(python), str(script), task, json.dumps(arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=quiet,
+        cwd=ROOT,
+    )
