@@ -15,9 +15,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import llvmlite.ir as ir
 import numpy as np
 from numba import njit, types
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 
 # Sums may be regrouped (that is what vectorises them); NaN and infinity keep their meaning.
 _OPTIONS = {
@@ -73,12 +74,63 @@ def compiled(function: Callable[..., Any]) -> Any:
 # -- losses -------------------------------------------------------------------------------------
 
 
+@intrinsic
+def _as_bits(context, number):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate
+
+
+@intrinsic
+def _as_number(context, bits):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+_SHIFTER = 1.5 * 2.0**52  # adding it leaves a number's nearest integer in the low bits
+_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+
+
+# Strict arithmetic: the shifter must not be cancelled.
+@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+def exp_below_zero(x: float) -> float:
+    """``exp(x)`` for ``x <= 0`` to the last bit or two; flat below -708.
+
+    A libm call per record would keep the loops over a block scalar; this one vectorises (about
+    fourfold). ``x = k log 2 + r`` with ``|r| <= log(2)/2``, Taylor's polynomial of ``r``, times
+    ``2**k`` written into the exponent bits.
+    """
+    x = max(x, -708.0)
+    shifted = x * 1.4426950408889634 + _SHIFTER
+    k = shifted - _SHIFTER
+    r = x - k * _LN2_HIGH
+    r -= k * _LN2_LOW
+    total = 1.0 / 6227020800.0
+    total = total * r + 1.0 / 479001600.0
+    total = total * r + 1.0 / 39916800.0
+    total = total * r + 1.0 / 3628800.0
+    total = total * r + 1.0 / 362880.0
+    total = total * r + 1.0 / 40320.0
+    total = total * r + 1.0 / 5040.0
+    total = total * r + 1.0 / 720.0
+    total = total * r + 1.0 / 120.0
+    total = total * r + 1.0 / 24.0
+    total = total * r + 1.0 / 6.0
+    total = total * r + 0.5
+    total = total * r + 1.0
+    total = total * r + 1.0
+    return total * _as_number((_as_bits(shifted) << 52) + (1023 << 52))
+
+
 @compiled
 def slope(loss: int, first: float, second: float, score: float, target: float) -> float:
     """The derivative of a scalar loss by the score: `Loss.slope`, one record at a time."""
     if loss == LOGISTIC:
         agreement = target * score
-        small = math.exp(-abs(agreement))
+        small = exp_below_zero(-abs(agreement))
         # A choice of values, not of branches: half of them would be mispredicted.
         return -target * ((small if agreement >= 0 else 1.0) / (1.0 + small))
     if loss == SMOOTHED_HINGE:
@@ -89,22 +141,49 @@ def slope(loss: int, first: float, second: float, score: float, target: float) -
 
 
 @compiled
-def _softmax_slopes(scores: Any, target: int) -> float:
-    """Turn one record's scores into its slopes, in place; their Euclidean norm."""
-    top = scores[0]
-    for k in range(1, scores.size):
-        top = max(top, scores[k])
-    total = 0.0
-    for k in range(scores.size):
-        scores[k] = math.exp(scores[k] - top)
-        total += scores[k]
-    square = 0.0
-    for k in range(scores.size):
-        scores[k] /= total
-        if k == target:
-            scores[k] -= 1.0
-        square += scores[k] * scores[k]
-    return math.sqrt(square)
+def _scalar_slopes(problem: Any, kept: Any, scores: Any) -> None:
+    """Turn the scores of a block's records into slopes, clipped if asked, in place."""
+    if problem.loss == LOGISTIC:  # known before the loop, so that it vectorises
+        for r in range(scores.size):
+            scores[r] = slope(LOGISTIC, 0.0, 0.0, scores[r], problem.targets[kept[r]])
+    else:
+        for r in range(scores.size):
+            scores[r] = slope(
+                problem.loss, problem.first, problem.second, scores[r], problem.targets[kept[r]]
+            )
+    if problem.clip < math.inf:
+        for r in range(scores.size):
+            size = abs(scores[r]) * problem.norms[kept[r]]
+            if size > problem.clip:
+                scores[r] *= problem.clip / size
+
+
+@compiled
+def _softmax_slopes(problem: Any, kept: Any, scores: Any) -> None:
+    """The same for one row of scores per class."""
+    classes, size = scores.shape
+    top, total = scores[0].copy(), np.zeros(size)
+    for k in range(1, classes):
+        for r in range(size):
+            top[r] = max(top[r], scores[k, r])
+    for k in range(classes):
+        for r in range(size):
+            scores[k, r] = exp_below_zero(scores[k, r] - top[r])
+            total[r] += scores[k, r]
+    for k in range(classes):
+        for r in range(size):
+            scores[k, r] /= total[r]
+    for r in range(size):
+        scores[int(problem.targets[kept[r]]), r] -= 1.0
+    if problem.clip < math.inf:
+        for r in range(size):
+            square = 0.0
+            for k in range(classes):
+                square += scores[k, r] ** 2
+            length = math.sqrt(square) * problem.norms[kept[r]]
+            if length > problem.clip:
+                for k in range(classes):
+                    scores[k, r] *= problem.clip / length
 
 
 # -- rows: dense by rows, dense by columns, CSR ---------------------------------------------------
@@ -318,17 +397,13 @@ def _add_scalar_gradients(problem, weights, rows, start, stop, out):  # type: ig
     for lower in range(start, stop, max(block, 1)):
         count = _usable(problem, rows, lower, min(lower + block, stop), kept)
         _scores(problem.rows, kept[:count], weights, slopes)
+        for r in range(count):
+            slopes[r] = slopes[r] * problem.scale[kept[r]] + constant
+        _scalar_slopes(problem, kept, slopes[:count])
         total = 0.0
         for r in range(count):
-            i = kept[r]
-            score = slopes[r] * problem.scale[i] + constant
-            value = slope(problem.loss, problem.first, problem.second, score, problem.targets[i])
-            if problem.clip < math.inf:
-                size = abs(value) * problem.norms[i]
-                if size > problem.clip:
-                    value *= problem.clip / size
-            total += value
-            slopes[r] = value * problem.scale[i]
+            total += slopes[r]
+            slopes[r] *= problem.scale[kept[r]]
         _accumulate(problem.rows, kept[:count], slopes, out)
         if problem.intercept > 0.0:
             out[d] += problem.intercept * total
@@ -337,32 +412,42 @@ def _add_scalar_gradients(problem, weights, rows, start, stop, out):  # type: ig
 def _add_softmax_gradients(  # type: ignore[no-untyped-def]
     problem, weights, rows, start, stop, out
 ):
-    d, classes = problem.features, weights.shape[1]
-    block = min(max(4 * _BLOCK_BYTES // (8 * d + 1), 32), 1024, stop - start)
-    kept = np.empty(block, np.int64)
-    factors = np.empty(block)
-    gathered = np.empty((block, weights.shape[0]))
-    slopes = np.empty((block, classes))
-    product = np.empty((classes, weights.shape[0]))
-    for lower in range(start, stop, max(block, 1)):
+    packed = weights.T.copy()
+    total = np.zeros_like(packed)
+    _add_packed_gradients(problem, packed, packed.shape[0], rows, start, stop, total)
+    for k in range(packed.shape[0]):
+        for j in range(packed.shape[1]):
+            out[j, k] += total[k, j]
+
+
+@compiled
+def _add_packed_gradients(
+    problem: Any, packed: Any, outputs: int, rows: Any, start: int, stop: int, out: Any
+) -> None:
+    """Gradients of several models at once; model by model, each output is a row of ``packed``.
+
+    Blocks of rows are gathered and multiplied by BLAS, so all models share every reading.
+    """
+    predictors, entries = packed.shape
+    block = min(max(4 * _BLOCK_BYTES // (8 * entries), 32), 512, max(stop - start, 1))
+    kept, factors = np.empty(block, np.int64), np.empty(block)
+    gathered = np.full((block, entries), problem.intercept)
+    scores = np.empty(predictors * block)
+    product = np.empty_like(packed)
+    for lower in range(start, stop, block):
         count = _usable(problem, rows, lower, min(lower + block, stop), kept)
         for r in range(count):
             factors[r] = problem.scale[kept[r]]
-        _gather(problem.rows, kept[:count], factors, gathered)
-        if problem.intercept > 0.0:
-            gathered[:count, d] = problem.intercept
-        np.dot(gathered[:count], weights, slopes[:count])
-        for r in range(count):
-            i = kept[r]
-            size = _softmax_slopes(slopes[r], int(problem.targets[i]))
-            if problem.clip < math.inf:
-                size *= problem.norms[i]
-                if size > problem.clip:
-                    slopes[r] *= problem.clip / size
-        np.dot(slopes[:count].T, gathered[:count], product)
-        for k in range(classes):
-            for j in range(weights.shape[0]):
-                out[j, k] += product[k, j]
+        _gather(problem.rows, kept[:count], factors, gathered[:, : problem.features])
+        slopes = scores[: predictors * count].reshape(predictors, count)
+        np.dot(packed, gathered[:count].T, slopes)
+        for m in range(0, predictors, outputs):
+            if problem.loss == SOFTMAX:
+                _softmax_slopes(problem, kept, slopes[m : m + outputs])
+            else:
+                _scalar_slopes(problem, kept, slopes[m])
+        np.dot(slopes, gathered[:count], product)
+        out += product
 
 
 @compiled
@@ -514,3 +599,27 @@ def advance(
             rows, start, stop = draw_batch(motion, records, first_step + t, choice, marked, chosen)
             batch_gradient(problem, weights, rows, start, stop, gradient)
             move(motion, etas[t], sigmas[t], gradient.reshape(-1), noise, weights.reshape(-1))
+
+
+@compiled
+def advance_together(
+    problem: Any, motion: Any, first_step: int, etas: Any, sigmas: Any, noise: Any, models: Any
+) -> None:
+    """`advance` for contiguous batches, all models in step: they share every reading of a batch.
+
+    ``models`` has shape ``(models, entries, outputs)``; a scalar loss has one output.
+    """
+    count, entries, outputs = models.shape
+    none, marked = np.empty(0, np.int64), np.empty(0, np.uint8)
+    packed = np.empty((count * outputs, entries))
+    total = np.empty_like(packed)
+    gradient = np.empty((entries, outputs))
+    for t in range(etas.size):
+        _, start, stop = draw_batch(motion, problem.scale.size, first_step + t, noise, marked, none)
+        for m in range(count):
+            packed[m * outputs : (m + 1) * outputs] = models[m].T
+        total[:] = 0.0
+        _add_packed_gradients(problem, packed, outputs, none, start, stop, total)
+        for m in range(count):
+            gradient[:] = total[m * outputs : (m + 1) * outputs].T
+            move(motion, etas[t], sigmas[t], gradient.reshape(-1), noise, models[m].reshape(-1))

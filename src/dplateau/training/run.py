@@ -150,7 +150,7 @@ def release(
     clock = Clock(time_budget, stop_at)
     with (
         clock.listening(),
-        single_threaded_blas(session),
+        single_threaded_blas(session.weights.ndim == 2),
         Progress(progress, executed.iterations, session.step) as display,
     ):
         _carry(session, streams, clock, keeper, callback, display)
@@ -190,25 +190,28 @@ def run_many(
     steps = int(plan.iterations)
     etas, sigmas = session.schedule(0, steps)
     models = np.repeat(session.weights[None], repeats, axis=0)
-    per_stream = min(max(repeats // 16, 1), 32)
-    groups = [models[lower : lower + per_stream] for lower in range(0, repeats, per_stream)]
+    in_step = session.motion.batches == kernels.CONTIGUOUS
+    groups = np.array_split(models, min(max(math.ceil(repeats / 32), 4), repeats))
     streams = noise.open_streams(random_state, len(groups))
     # Compiled code hears no Ctrl-C, so it is left about every second.
-    at_once = max(int(_PRODUCTS_BETWEEN_LOOKS / (session.step_products * per_stream + 1000)), 1)
+    work = session.step_products * len(groups[0]) + 1000
+    at_once = max(int(_PRODUCTS_BETWEEN_LOOKS / work), 1)
     ended = threading.Event()
 
     def train(group: Array, pair: noise.Streams) -> None:
         marked = np.zeros_like(session.marked)
+        shared = session.problem, session.motion
         for lower in range(0, steps, at_once):
             if ended.is_set():
                 return
-            part = slice(lower, lower + at_once)
-            kernels.advance(
-                session.problem, session.motion, lower, etas[part], sigmas[part], pair, marked,
-                group,
-            )  # fmt: skip
+            scheduled = etas[lower : lower + at_once], sigmas[lower : lower + at_once]
+            if in_step:
+                deep = group.reshape(len(group), session.weights.shape[0], -1)
+                kernels.advance_together(*shared, lower, *scheduled, pair[0], deep)
+            else:
+                kernels.advance(*shared, lower, *scheduled, pair, marked, group)
 
-    with single_threaded_blas(session), ThreadPoolExecutor(processors()) as pool:
+    with single_threaded_blas(), ThreadPoolExecutor(processors()) as pool:
         try:
             list(pool.map(train, groups, streams))
         finally:

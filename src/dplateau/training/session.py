@@ -163,14 +163,14 @@ _blas_limit: Any = None
 
 
 @contextlib.contextmanager
-def single_threaded_blas(session: Session) -> Iterator[None]:
+def single_threaded_blas(needed: bool = True) -> Iterator[None]:
     """Keep BLAS to the calling thread while a run that calls it lasts.
 
     Its blocks fit one core's cache; our own threads share the work. Counted, so that runs in
     several threads end in any order and the first setting comes back.
     """
     global _blas_users, _blas_limit
-    if session.weights.ndim == 1:
+    if not needed:
         yield
         return
     with _LOCK:
