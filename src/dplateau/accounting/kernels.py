@@ -77,6 +77,26 @@ def kernel_of(move: Move, start: Vector, points: Vector, weights: Vector) -> spa
     return sparse.diags_array(1 / matrix.sum(axis=1)) @ matrix
 
 
+def _one_step(masses: Vector, move: Move, points: Vector, weights: Vector) -> Vector:
+    """The law after one step, without building its kernel: for steps that all differ."""
+    landed = np.zeros(points.size)
+    for p, a, v in move.cases:
+        centre = a * points + v
+        low = np.searchsorted(points, centre - REACH * move.spread)
+        width = int((np.searchsorted(points, centre + REACH * move.spread) - low).max())
+        index = low[:, None] + np.arange(width)
+        z = (points[np.minimum(index, points.size - 1)] - centre[:, None]) / move.spread
+        flow = np.exp(-0.5 * z * z) * (p * masses / (move.spread * math.sqrt(2 * math.pi)))[:, None]
+        # What falls beyond the last point is counted by the atom there.
+        landed += np.bincount(index.ravel(), weights=flow.ravel(), minlength=points.size + width)[
+            : points.size
+        ]
+    landed *= weights
+    landed[0] = float(masses @ move.below(points[:1], points)[:, 0])
+    landed[-1] = float(masses @ move.above(points[-1:], points)[:, 0])
+    return landed
+
+
 def _dense_kernel(move: Move, start: Vector, points: Vector, weights: Vector) -> Vector:
     matrix = move.density(points, start) * weights
     matrix[:, 0] = move.below(points[:1], start)[:, 0]
@@ -222,8 +242,8 @@ def _projected(small: Vector, basis: Vector, n: int, shift: float, steps: int) -
 def _step_by_step(
     masses: Vector, item: Move | Programme, repeats: int, points: Vector, weights: Vector
 ) -> Vector:
-    if isinstance(item, Move) and repeats == 1 and points.size <= SMALL:
-        return masses @ _dense_kernel(item, points, points, weights)
+    if isinstance(item, Move) and repeats == 1:
+        return _one_step(masses, item, points, weights)
     kernels = {move: kernel_of(move, points, points, weights).T.tocsr() for move in moves_in(item)}
     for move, times in unrolled(item, repeats):
         for _ in range(times):
