@@ -49,7 +49,7 @@ def accountants(records: list[Json]) -> Any:
     for axis, sampling in zip(axes[0], samplings, strict=True):
         for i, name in enumerate(accountant_names()):
             points = sorted(
-                (r["parameters"]["steps"], r["numbers"]["seconds"])
+                (r["parameters"]["steps"], max(r["numbers"]["seconds"], 1e-4))
                 for r in asked
                 if accountant_name(r) == name
                 and r["parameters"]["sampling"] == sampling
@@ -60,7 +60,7 @@ def accountants(records: list[Json]) -> Any:
                     *zip(*points, strict=True), DASHES[i], marker=MARKERS[i], label=name, ms=4
                 )
         axis.axhline(asked[0]["parameters"]["cap"], color="grey", lw=0.8)
-        axis.set(title=f"q = {sampling:g}", xlabel="iterations T", ylabel="seconds")
+        axis.set(title=f"q = {sampling:g}", xlabel="iterations T", ylabel="processor seconds")
     axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))
     figure.tight_layout()
     return figure

@@ -35,11 +35,31 @@ def accountant_names() -> list[str]:
     return [f"{NAMES[library]} {method}" for library, method in ACCOUNTANTS]
 
 
-def verdict(record: Json) -> str:
-    """How an accountant did on one question, in one or two words.
+def verdicts(records: list[Json]) -> dict[str, str]:
+    """How every accountant did on every question, in one or two words, by the record's name.
 
-    Ours with hidden state is a different promise, so composition is no lower bound for it.
+    *Below the truth* is judged by the stored reference, *loose* by the least sound answer that
+    anybody gave to the same question about composition: twice its epsilon, or 1.2 times its noise.
     """
+    sound: dict[tuple[str, int, float], float] = {}
+    for record in records:
+        if _soundness(record) == "sound" and record["parameters"]["method"] != "hidden state":
+            question = _question(record)
+            answer = number(record["numbers"]["result"])
+            sound[question] = min(sound.get(question, math.inf), answer)
+    found = {}
+    for record in records:
+        word, question = _soundness(record), _question(record)
+        if word == "sound":
+            slack = 2.0 if question[0] == "epsilon" else 1.2
+            answer = number(record["numbers"]["result"])
+            word = "loose" if answer > slack * sound.get(question, math.inf) else "good"
+        found[record["name"]] = word
+    return found
+
+
+def _soundness(record: Json) -> str:
+    """``sound``, or what is wrong. Composition is no lower bound where the state is hidden."""
     if record["status"] != "ok":
         return {"timeout": "hangs", "error": "fails"}.get(record["status"], record["status"])
     p, answer = record["parameters"], number(record["numbers"]["result"])
@@ -48,15 +68,11 @@ def verdict(record: Json) -> str:
     if math.isinf(answer):
         return "no bound"
     if p["method"] == "hidden state":
-        return "good"
+        return "sound"
     least = number(record["numbers"]["reference"])
     if p["question"] == "calibrate":
-        if least > TARGET / MARGIN:
-            return "too little noise"
-        return "loose" if least < TARGET / 2 else "good"
-    if answer < MARGIN * least:
-        return "below the truth"
-    return "loose" if answer > 2 * least else "good"
+        return "too little noise" if least > TARGET / MARGIN else "sound"
+    return "below the truth" if answer < MARGIN * least else "sound"
 
 
 def spread(values: list[float]) -> tuple[float, float]:
@@ -143,6 +159,7 @@ def speed_losses(records: list[Json]) -> list[str]:
 def accountant_losses(records: list[Json]) -> list[str]:
     """Questions that somebody answered well and faster, counted per rival, and our failures."""
     ours = {_question(r): r for r in records if accountant_name(r) == "dplateau composition"}
+    words = verdicts(records)
     lines = []
     for rival in accountant_names():
         if rival.startswith("dplateau"):
@@ -152,7 +169,7 @@ def accountant_losses(records: list[Json]) -> list[str]:
             mine = ours.get(_question(record))
             if accountant_name(record) != rival or mine is None or record["status"] != "ok":
                 continue
-            if verdict(record) not in ("good", "loose"):
+            if words[record["name"]] not in ("good", "loose"):
                 continue
             asked += 1
             mine_fine = mine["status"] == "ok"
@@ -165,8 +182,8 @@ def accountant_losses(records: list[Json]) -> list[str]:
                 f"0.1 % in {tighter} of the {asked} questions that it answered soundly"
             )
     for record in records:
-        if record["parameters"]["library"] == "dplateau" and verdict(record) != "good":
-            lines.append(f"ours: {record['name']}: {verdict(record)}")
+        if record["parameters"]["library"] == "dplateau" and words[record["name"]] != "good":
+            lines.append(f"ours: {record['name']}: {words[record['name']]}")
     return lines
 
 

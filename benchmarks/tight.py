@@ -9,7 +9,7 @@ from itertools import islice
 from benchmarks import tightness
 from benchmarks.store import Json, Task
 
-EVERY = {"tiny": (1, 1), "quick": (8, 13), "full": (None, 1)}  # how many plans, every how many
+EVERY = {"tiny": (1, 1), "quick": (4, 31), "full": (None, 1)}  # how many plans, every how many
 
 
 def tasks(size: str) -> Iterator[Task]:

@@ -73,18 +73,26 @@ def test_a_peer_that_is_not_installed_is_absent():
 
 
 def test_verdicts_tell_nonsense_from_answers():
-    def record(result, reference=1.0, status="ok"):
-        parameters = {"library": "prv", "method": "PRV", "question": "epsilon"}
-        numbers = {"result": result, "reference": reference}
-        return {"status": status, "parameters": parameters, "numbers": numbers}
+    def record(name, result, status="ok"):
+        parameters = {
+            "library": "prv", "method": "PRV", "question": "epsilon", "steps": 1, "sampling": 0.1
+        }  # fmt: skip
+        numbers = {"result": result, "reference": 1.0}
+        return {"name": name, "status": status, "parameters": parameters, "numbers": numbers}
 
-    assert readings.verdict(record(1.01)) == "good"
-    assert readings.verdict(record(0.5)) == "below the truth"
-    assert readings.verdict(record(3.0)) == "loose"
-    assert readings.verdict(record("inf")) == "no bound"
-    assert readings.verdict(record("nan")) == "nonsense"
-    assert readings.verdict(record(-0.1)) == "nonsense"
-    assert readings.verdict(record(1.0, status="timeout")) == "hangs"
+    answers = {
+        "good": 1.01,
+        "below the truth": 0.5,
+        "loose": 3.0,
+        "no bound": "inf",
+        "nonsense": "nan",
+    }
+    records = [record(word, answer) for word, answer in answers.items()]
+    records += [record("negative", -0.1), record("late", 1.0, status="timeout")]
+    found = readings.verdicts(records)
+    assert {word: found[word] for word in answers} == {word: word for word in answers}
+    assert found["negative"] == "nonsense"
+    assert found["late"] == "hangs"
 
 
 def test_reference_of_full_batches_is_the_gaussian_mechanism():
