@@ -169,7 +169,7 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
         return Gaussian(math.inf), math.inf
     q = plan.inclusion_probability
     hit = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
-    lengths = np.unique(np.geomspace(1, most, 80).astype(np.int64))
+    lengths = _lengths(most, fine=plan.is_constant)
     debts = np.array([_debt(plan, int(r)) for r in lengths])
     best = (math.inf, 0.5, int(lengths[0]), 0.0)
     for split in _SPLITS:
@@ -191,6 +191,14 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
     law = gaussian_law(first)
     parts = ((StepLaws(law, law), 1), (fixed_size_step(q, step), last))
     return Composed(parts, math.hypot(first, step * math.sqrt(last))), float(last)
+
+
+def _lengths(most: int, *, fine: bool) -> NDArray[np.int64]:
+    """Window lengths to try, from one grid whatever ``most``, so that more steps never cost more."""
+    per_decade = 60 if fine else 16
+    count = 1 + per_decade * math.ceil(math.log10(most + 1))
+    grid = np.floor(10 ** (np.arange(count) / per_decade)).astype(np.int64)
+    return np.unique(np.append(grid[grid <= most], most))
 
 
 def _debt(plan: Plan, last: int) -> float:
