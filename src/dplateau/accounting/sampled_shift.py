@@ -194,7 +194,7 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
 
 
 def _lengths(most: int, *, fine: bool) -> NDArray[np.int64]:
-    """Window lengths to try, from one grid whatever ``most``, so that more steps never cost more."""
+    """Window lengths to try: one grid whatever ``most``, so that more steps never cost more."""
     per_decade = 60 if fine else 16
     count = 1 + per_decade * math.ceil(math.log10(most + 1))
     grid = np.floor(10 ** (np.arange(count) / per_decade)).astype(np.int64)
