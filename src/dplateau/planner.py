@@ -27,11 +27,12 @@ from dplateau.accounting.currencies import gdp_of
 from dplateau.batches import REPLACE_ONE, Batches, FullBatch, Poisson
 from dplateau.domains import Domain, Everywhere
 from dplateau.errors import PlanError, non_negative, positive, probability, whole
-from dplateau.losses import Huber, Logistic, Loss, SmoothedPinball, Softmax
+from dplateau.losses import Huber, Logistic, Loss, SmoothedHinge, SmoothedPinball, Softmax
 from dplateau.plan import Plan
 from dplateau.schedules import Schedule, schedule
 
 REACH = 15.0  # norm of the weights worth reaching, in units of 1/R: scores of about this size
+REACH_OF_MARGINS = 7.5  # the same for a hinge, which is content with a margin of one
 REACH_OF_TARGETS = 6.0  # the same for regression, in units of the residual's threshold
 REACH_OF_QUANTILES = 12.0  # and of the pinball's width
 INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
@@ -295,6 +296,8 @@ def _curvature_at_start(loss: Loss, norm: float) -> float:
 
 def _reach(loss: Loss) -> float:
     """Norm of the weights worth reaching, times ``R``; of all classes together for a softmax."""
+    if isinstance(loss, SmoothedHinge):
+        return REACH_OF_MARGINS
     if isinstance(loss, Huber):
         return REACH_OF_TARGETS * loss.threshold
     if isinstance(loss, SmoothedPinball):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import sys
@@ -141,7 +142,9 @@ def predict(
     rows = read_table(table, [column.name for column in model.encoder.columns])
     header, records = _predictions(model, rows)
     if out is not None:
-        _write(out, "".join(_csv_line(record) for record in [header, *records]))
+        text = io.StringIO()
+        csv.writer(text).writerows([header, *records])
+        _write(out, text.getvalue())
     if as_json:
         columns = {name: [r[k] for r in records] for k, name in enumerate(header)}
         print(json.dumps({"rows": len(records), "out": str(out)} if out else columns))
@@ -159,14 +162,6 @@ def _predictions(model: Any, rows: Any) -> tuple[list[str], list[list[Any]]]:
         return [model.target], [[value] for value in predicted]
     header = [model.target, *(f"p({label})" for label in model.estimator.classes_.tolist())]
     return header, [[value, *row] for value, row in zip(predicted, chances.tolist(), strict=True)]
-
-
-def _csv_line(record: list[Any]) -> str:
-    import io
-
-    line = io.StringIO()
-    csv.writer(line).writerow(record)
-    return line.getvalue()
 
 
 def _write(path: Path, text: str) -> None:
