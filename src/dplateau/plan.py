@@ -358,6 +358,8 @@ class Plan:
         if isinstance(self.batches, Poisson):
             cap = self.batch_cap
             return 0.0, high * min(cap, n) / b
+        if self.neighboring_relation == batch_kinds.ADD_OR_REMOVE_ONE:
+            return 0.0, high  # records is an upper bound only: the data may be few, or none
         smallest = b
         if isinstance(self.batches, Cyclic) and n % self.batches.size:
             smallest = n % self.batches.size
