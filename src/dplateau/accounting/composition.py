@@ -55,10 +55,10 @@ def step_ratios(plan: Plan, last: int) -> list[tuple[float, int]]:
         return [(ratio(plan, plan.noise_multiplier.largest(1)), last)]
     assert isinstance(plan.iterations, int)
     start = plan.iterations - last
-    if last <= LONGEST:
+    if last <= LONGEST or math.isfinite(plan.noise_multiplier.length):  # written out already
         noise = plan.noise_multiplier.values(start, plan.iterations)
         return grouped(plan.sensitivity / plan.lipschitz / noise)
-    # A long schedule is a decaying polynomial: each block is as noisy as its end at least.
+    # A long formula is a decaying polynomial: each block is as noisy as its end at least.
     edges = np.unique(np.linspace(start, plan.iterations, _GROUPS + 1).astype(np.int64))
     ends = [float(plan.noise_multiplier.values(int(e) - 1, int(e))[0]) for e in edges[1:]]
     return [
@@ -87,7 +87,7 @@ def deterministic_mu(plan: Plan, last: float) -> float:
     if plan.noise_multiplier.is_constant:
         hits = math.ceil(last / period)
         return ratio(plan, plan.noise_multiplier.largest(1)) * math.sqrt(hits)
-    if last > LONGEST:
+    if last > LONGEST and math.isinf(plan.noise_multiplier.length):
         return math.sqrt(
             sum(math.ceil(copies / period) * u**2 for u, copies in step_ratios(plan, last))
         )

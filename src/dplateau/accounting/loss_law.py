@@ -62,11 +62,11 @@ class LossLaw:
 
     def mixed_with(self, other: LossLaw, weight: float) -> LossLaw:
         """The law of a pair that announces which of two pairs it is: ``other`` with ``weight``."""
-        return LossLaw(
-            np.concatenate([self.losses, other.losses]),
-            np.concatenate([(1 - weight) * self.probs, weight * other.probs]),
-            (1 - weight) * self.infinity + weight * other.infinity,
-        )
+        losses = np.concatenate([self.losses, other.losses])
+        probs = np.concatenate([(1 - weight) * self.probs, weight * other.probs])
+        order = np.argsort(losses, kind="stable")  # windows are read off sorted atoms
+        infinity = (1 - weight) * self.infinity + weight * other.infinity
+        return LossLaw(losses[order], probs[order], infinity)
 
 
 # -- one step -----------------------------------------------------------------------------------
@@ -74,15 +74,19 @@ class LossLaw:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A mixture of unit-variance Gaussians on the line."""
+    """A mixture of unit-variance Gaussians on the line; parts of weight zero are left out."""
 
     weights: tuple[float, ...]
     means: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        held = [(w, m) for w, m in zip(self.weights, self.means, strict=True) if w > 0]
+        object.__setattr__(self, "weights", tuple(w for w, _ in held))
+        object.__setattr__(self, "means", tuple(m for _, m in held))
+
     def log_density(self, x: Vector) -> Vector:
         terms = [
-            math.log(w) - 0.5 * (x - m) ** 2 if w > 0 else np.full_like(x, -np.inf)
-            for w, m in zip(self.weights, self.means, strict=True)
+            math.log(w) - 0.5 * (x - m) ** 2 for w, m in zip(self.weights, self.means, strict=True)
         ]
         return np.asarray(np.logaddexp.reduce(terms) - 0.5 * math.log(2 * math.pi))
 

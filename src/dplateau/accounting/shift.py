@@ -150,7 +150,7 @@ def _window_mu(plan: Plan, last: int, start: float) -> float:
     steps = plan.steps(first, plan.iterations)
     if not np.all(steps.spread > 0):
         return math.inf
-    after = np.cumprod(steps.contraction[::-1])[::-1]
+    after = np.append(np.cumprod(steps.contraction[:0:-1])[::-1], 1.0)  # W_k
     lost = int(np.searchsorted(after, _FORGOTTEN))
     if lost:  # what came earlier can have moved the worlds apart by its hits at most
         start = min(plan.diameter, start + float(steps.shift[:lost].sum()))

@@ -103,7 +103,8 @@ def worst_mu(
     ...                start=0.0, period=2), 2)
     9.95
     """
+    unit = float(spread.max())  # squares of very small or large lengths leave the range of floats
     after = np.concatenate([np.cumprod(contraction[:0:-1])[::-1], [1.0]])  # W_k, k in the window
-    noise = np.cumsum((after * spread) ** 2)
-    first = float(after[0] * contraction[0] * start)
-    return math.sqrt(float(_worst_position_compiled(after, shift, noise, first, period)))
+    noise = np.cumsum((after * (spread / unit)) ** 2)
+    first = float(after[0] * contraction[0] * (start / unit))
+    return math.sqrt(float(_worst_position_compiled(after, shift / unit, noise, first, period)))
