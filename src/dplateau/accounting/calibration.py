@@ -145,9 +145,9 @@ def _least(cost: Callable[[float], float], target: float, most: float) -> float 
             return None
     low = high
     while excess(low) <= 0:
-        low -= min(max(-excess(low), 0.7), 12.0)
         if low < -math.log(most):
             return math.exp(low)
+        low -= min(max(-excess(low), 0.7), 12.0)
     low, high = (max(k for k in seen if seen[k] > 0), min(k for k in seen if seen[k] <= 0))
     brentq(excess, low, high, xtol=_CLOSE / 2, rtol=1e-12)
     return math.exp(_private_side(excess, seen))

@@ -179,5 +179,7 @@ def tradeoff_from_profile(epsilons: Vector, deltas: Vector, type_one: Vector) ->
     """
     a = type_one[:, None]
     with np.errstate(over="ignore"):
-        lines = np.maximum(1 - deltas - np.exp(epsilons) * a, np.exp(-epsilons) * (1 - deltas - a))
+        steep = np.exp(np.minimum(epsilons, 700.0)) * a  # finite, so that no error stays no error
+        steep = np.where((epsilons > 700) & (a > 0), math.inf, steep)
+        lines = np.maximum(1 - deltas - steep, np.exp(-epsilons) * (1 - deltas - a))
     return np.asarray(np.clip(lines.max(axis=1, initial=0.0), 0.0, 1.0))

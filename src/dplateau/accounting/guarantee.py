@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -144,7 +145,7 @@ class Guarantee:
             shifted = families.shifted(self.plan, min(max(aim * least, 1e-300), 0.5))
             if shifted is not None:
                 least = min(least, shifted.price.delta(epsilon))
-        return least
+        return max(least, sys.float_info.min)  # no Gaussian mechanism is pure: 0 is an underflow
 
     @cached_property
     def _forgets(self) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dplateau.accounting.composition import deterministic_mu, ratio, step_ratios
 from dplateau.accounting.sampled import displacement_factor
 from dplateau.accounting.sampled_rdp import (
+    check_orders,
     fixed_size_rdp,
     mixture_pair_rdp,
     overflow_mixture_rdp,
@@ -26,7 +27,7 @@ Vector = NDArray[np.float64]
 def best_rdp(plan: Plan, alphas: Vector) -> Vector:
     """The least Renyi divergence bound at each order."""
     if isinstance(plan.batches, (FullBatch, Cyclic)):
-        return alphas * _deterministic_mu(plan) ** 2 / 2
+        return check_orders(alphas) * _deterministic_mu(plan) ** 2 / 2
     composed = _composed_rdp(plan, alphas)
     if not plan.hidden_state or math.isinf(plan.diameter) or not plan.is_constant:
         return composed

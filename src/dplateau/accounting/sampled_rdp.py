@@ -93,7 +93,7 @@ def mixture_pair_rdp(
     >>> mixture_pair_rdp((0.1, 0.0, -u), (0.1, 0.0, u), [2.0]).round(6).tolist()
     [0.009847]
     """
-    orders = _orders(alphas)
+    orders = check_orders(alphas)
     p, q = _pruned(Mixture(*first)), _pruned(Mixture(*second))
     if not all(map(math.isfinite, (*p, *q))):
         return np.full(orders.shape, math.inf)
@@ -124,7 +124,7 @@ def overflow_mixture_rdp(
     [0.1]
     """
     kappa = probability("kappa", kappa, closed=True)
-    beta = _orders(alphas) - 1
+    beta = check_orders(alphas) - 1
     single = np.asarray(rdp_single, dtype=np.float64)
     double = np.maximum(np.asarray(rdp_double, dtype=np.float64), single)
     if kappa == 0:
@@ -158,7 +158,7 @@ def fixed_size_rdp(q: float, noise: float, alphas: ArrayLike) -> Vector:
     >>> fixed_size_rdp(0.01, 2.0, [4, 4.5]).round(7).tolist()
     [7.82e-05, 8.8e-05]
     """
-    orders = _orders(alphas)
+    orders = check_orders(alphas)
     q, noise = probability("q", q, closed=True), non_negative("noise", noise)
     t = 1 / noise if noise > 0 else math.inf
     trivial = _gaussian_rdp(t, orders)
@@ -191,7 +191,8 @@ def _safely(
     return result
 
 
-def _orders(alphas: ArrayLike) -> Vector:
+def check_orders(alphas: ArrayLike) -> Vector:
+    """Renyi orders as an array; each finite and above 1."""
     orders = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
     if orders.ndim != 1 or not np.all((orders > 1) & np.isfinite(orders)):
         raise PlanError(
