@@ -54,12 +54,13 @@ def main() -> None:
     """Train, account, and print one line per setting."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, nargs="+", default=[50, 100, 200])
+    parser.add_argument("--regularization", type=float, nargs="+", default=[0.002, 0.004])
     parser.add_argument("--repeats", type=int, default=10)
     asked = parser.parse_args()
     with np.load(SHARED / "mnist.npz") as stored:
         X, y, X_test, y_test = (stored[k] for k in ("X_train", "y_train", "X_test", "y_test"))
     X, X_test = (part.reshape(len(part), -1).astype(np.float32) / 255 for part in (X, X_test))
-    for regularization in (0.002, 0.004):
+    for regularization in asked.regularization:
         for epochs in asked.epochs:
             plan = plan_for(len(X), epochs, regularization)
             began = time.perf_counter()

@@ -178,6 +178,41 @@ def test_tables_maps_and_files_give_the_same_run(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["X", "table.parquet"]
 
 
+def test_a_parquet_file_must_exist_and_hold_numbers_and_its_target(tmp_path):
+    path = tmp_path / "table.parquet"
+    with pytest.raises(dp.DataError, match="no Parquet file"):
+        run(QUIET, LOSS, path, "y")
+    pq.write_table(pa.table({"a": np.arange(3.0), "b": ["x", "y", "z"], "y": [0, 1, 0]}), path)
+    with pytest.raises(dp.DataError, match="target column 'z'"):
+        run(QUIET, LOSS, path, "z")
+    with pytest.raises(dp.DataError, match=r"columns \['b'\]"):
+        run(QUIET, LOSS, str(path), "y")
+
+
+def test_missing_values_of_tables_are_records_that_contribute_nothing():
+    X, y = problem()
+    X[5, 0] = np.nan
+    expected = run(QUIET, LOSS, X, y)
+    frame = pd.DataFrame(X).convert_dtypes()
+    assert not isinstance(frame.dtypes[0], np.dtype)
+    np.testing.assert_allclose(run(QUIET, LOSS, frame, y), expected, atol=1e-12)
+    columns = {str(j): pa.array(X[:, j], from_pandas=True) for j in range(D)}
+    np.testing.assert_allclose(run(QUIET, LOSS, pa.table(columns), y), expected, atol=1e-12)
+    labels = pd.Series(y, dtype="Int64")
+    labels[5] = pd.NA
+    np.testing.assert_allclose(run(QUIET, LOSS, X, labels), expected, atol=1e-12)
+
+
+def test_a_refusal_quotes_no_record():
+    X, y = problem()
+    words = np.array(y, dtype=object)
+    words[3] = "secret"
+    for loss in (LOSS, dp.Huber()):
+        with pytest.raises(dp.DataError) as refusal:
+            run(plan_for(loss), loss, X, words)
+        assert "secret" not in str(refusal.value)
+
+
 def test_whole_numbers_are_converted():
     X = np.arange(N * D, dtype=np.uint8).reshape(N, D)
     y = problem()[1]

@@ -1,5 +1,7 @@
 """Without noise a run is plain gradient descent; the kernels' formulas are the losses' own."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -175,14 +177,24 @@ def test_the_compiled_slope_is_the_losses_own(loss, score, target):
     assert found == pytest.approx(expected, abs=1e-13)
 
 
-def test_run_many_repeats_what_run_does():
-    loss = dp.Logistic(intercept=0.7)
+def test_the_compiled_exponential_is_exact_to_the_last_bits():
+    rng = np.random.default_rng(0)
+    x = -np.abs(rng.normal(size=2000) * 10 ** rng.uniform(-9, 2.3, 2000))
+    x = np.append(x[x > -700], [0.0, -1e-320, -math.log(2) / 2, -math.log(2)])
+    found = np.array([kernels.exp_below_zero(value) for value in x])
+    np.testing.assert_allclose(found, np.exp(x), rtol=1e-15)
+    assert 0 < kernels.exp_below_zero(-math.inf) < 1e-300
+
+
+@pytest.mark.parametrize("loss", [LOSSES[2], LOSSES[5], LOSSES[8]], ids=lambda loss: loss.kind)
+@pytest.mark.parametrize("batches", [dp.FullBatch(), dp.Cyclic(16)], ids=["full", "cyclic"])
+def test_run_many_repeats_what_run_does(loss, batches):
     X, y = data_for(loss)
-    for batches in (dp.FullBatch(), dp.Cyclic(16)):
-        plan = plan_for(loss, batches)
-        models = run_many(plan, loss, X, y, 70)
-        assert models.shape == (70, D + 1)
-        np.testing.assert_allclose(models, run(plan, loss, X, y)[None].repeat(70, 0), atol=1e-12)
+    plan = plan_for(loss, batches)
+    expected = run(plan, loss, X, y)
+    models = run_many(plan, loss, X, y, 70)
+    assert models.shape == (70, *expected.shape)
+    np.testing.assert_allclose(models, expected[None].repeat(70, 0), atol=1e-12)
 
 
 def test_run_many_gives_independent_models_reproducibly():

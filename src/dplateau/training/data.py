@@ -20,7 +20,7 @@ from dplateau.losses import Huber, Logistic, Loss, SmoothedHinge, SmoothedPinbal
 from dplateau.plan import Plan, refuse_clipped_softmax
 from dplateau.training import kernels
 from dplateau.training.kernels import Problem
-from dplateau.training.tables import dense_from_table, release_pages, spool_parquet
+from dplateau.training.tables import dense_from_table, mapped_bytes, release_pages, spool_parquet
 
 _CODES: dict[type[Loss], tuple[int, tuple[str, ...]]] = {
     Logistic: (kernels.LOGISTIC, ()),
@@ -141,6 +141,8 @@ def _as_matrix(X: Any) -> Any:
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.result_type(X.dtype, np.float16, np.float32))
         X = X.astype(np.float64) if X.dtype.itemsize > 8 else X
+    if not (X.flags.c_contiguous or X.flags.f_contiguous or mapped_bytes(X)):
+        X = np.ascontiguousarray(X)  # a strided view is read many times: once is worth a copy
     return X
 
 
@@ -197,9 +199,8 @@ def _as_targets(loss: Loss, y: Any, records: int) -> tuple[NDArray[Any], NDArray
     y = np.asarray(y)
     if y.ndim != 1 or len(y) != records:
         raise DataError(f"y must have one entry per row of X, shape ({records},); found {y.shape}.")
-    classified = isinstance(loss, (Logistic, SmoothedHinge, Softmax))
-    if not classified and y.dtype.kind not in "fiubO":
-        raise DataError(f"{type(loss).__name__} needs numbers as targets; found dtype {y.dtype}.")
+    if not isinstance(loss, (Logistic, SmoothedHinge, Softmax)):
+        y = _as_numbers(loss, y)
     targets = np.empty(records)
     usable = np.ones(records, dtype=bool)
     for lower in range(0, records, 1 << 20):
@@ -213,12 +214,24 @@ def _as_targets(loss: Loss, y: Any, records: int) -> tuple[NDArray[Any], NDArray
     return _read_only(targets), usable
 
 
+def _as_numbers(loss: Loss, y: NDArray[Any]) -> NDArray[Any]:
+    if y.dtype.kind in "fiub":
+        return y
+    try:
+        return y.astype(np.float64)
+    except (TypeError, ValueError):  # whose words would quote a record
+        raise DataError(
+            f"{type(loss).__name__} needs numbers as targets; found dtype {y.dtype}."
+        ) from None
+
+
 def _present(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which targets exist: finite, and not None."""
+    """Which targets exist: finite, and no None, NaN or NA."""
     if y.dtype.kind == "f":
         return np.asarray(np.isfinite(y))
     if y.dtype.kind == "O":
-        return np.array([value is not None and value == value for value in y], dtype=bool)
+        equal = [value is not None and value == value for value in y]
+        return np.array([isinstance(found, (bool, np.bool_)) and found for found in equal], bool)
     return np.ones(len(y), dtype=bool)
 
 

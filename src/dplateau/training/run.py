@@ -74,6 +74,20 @@ class Release:
 def run(plan: Plan, loss: Loss, X: Any, y: Any, **options: Any) -> Array:
     """Execute the plan and return its last iterate: `release` without the particulars.
 
+    Parameters
+    ----------
+    plan, loss, X, y
+        What to run, and on which data: see `release`.
+    **options
+        The keyword arguments of `release`: ``random_state``, ``progress``, ``time_budget``,
+        ``stop_at``, ``checkpoint``, ``allow_intermediate``, ``callback``, ``certificate``,
+        ``delta``.
+
+    Returns
+    -------
+    ndarray
+        The weights; see `Release`.
+
     Examples
     --------
     >>> from dplateau import FullBatch, Huber

@@ -29,7 +29,9 @@ def dense_from_table(X: Any) -> NDArray[Any]:
         wrong = [str(name) for name, kind in X.dtypes.items() if not _is_number(kind)]
         if wrong:
             raise DataError(_not_numbers(wrong))
-        return np.asarray(X.to_numpy())
+        if all(isinstance(kind, np.dtype) for kind in X.dtypes):
+            return np.asarray(X.to_numpy())
+        return np.asarray(X.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(X)
 
 
