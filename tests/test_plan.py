@@ -58,9 +58,15 @@ def test_short_last_batch_weakens_strong_convexity() -> None:
 
 
 def test_either_world_may_contract_less_than_the_better_one() -> None:
-    found = plan(records=10, strong_convexity=0.2, neighboring_relation="add_or_remove_one")
+    found = plan(records=10, strong_convexity=0.2, neighboring_relation="replace_special")
     assert found.contraction(1.0) == pytest.approx(0.8)
     assert found.contraction(1.0, both_worlds=True) == pytest.approx(1 - 0.2 * 9 / 10)
+
+
+def test_an_upper_bound_on_the_records_promises_no_strong_convexity() -> None:
+    found = plan(records=10, strong_convexity=0.2, neighboring_relation="add_or_remove_one")
+    assert found.contraction(1.0) == 1.0  # there may be a single record, or none
+    assert found.replace(regularization=0.1).contraction(1.0) == pytest.approx(0.9)
 
 
 class TestPoissonCap:
