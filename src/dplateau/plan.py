@@ -64,7 +64,9 @@ class Plan:
         Bounds on every record's gradient norm (regulariser excluded) and curvature. Both follow
         from ``loss`` and ``data_norm`` when these are given.
     strong_convexity : float
-        Strong convexity of every record's loss, regulariser excluded.
+        Strong convexity of every record's loss, regulariser excluded. It is credited where the
+        number of records is known: not under ``add_or_remove_one``, where they may be few, and not
+        with Poisson batches, which may be empty. A regulariser is credited always.
     regularization : float
         ``alpha`` of the data-free regulariser ``alpha/2 * norm(w)**2``.
     l1 : float
