@@ -119,9 +119,8 @@ def utility_chart(records: list[Json]) -> Any:
 def _line(axis: Any, found: dict[float, list[float]], label: str, i: int) -> None:
     epsilons = sorted(found)
     middle, deviation = zip(*(spread(found[e]) for e in epsilons), strict=True)
-    axis.errorbar(
-        epsilons, middle, deviation, ls=DASHES[i], marker=MARKERS[i], label=label, ms=4, capsize=2
-    )
+    style = {"ls": DASHES[i], "marker": MARKERS[i], "color": f"C{i}", "ms": 4, "capsize": 2}
+    axis.errorbar(epsilons, middle, deviation, label=label, **style)
 
 
 def growing(records: list[Json]) -> Any:
