@@ -40,7 +40,7 @@ def main() -> None:
     draw("paper_figures", plots.side_by_side(figures))
     trained = readme.replace(iterations=100_000)
     choices = [
-        kept(f"along_{axis}", trained, along=axis, points=11)
+        kept(f"along_{axis}", trained, along=axis, points=11, strongest=False)
         for axis in ("diameter", "step_size", "batch_size")
     ]
     draw("choices", plots.side_by_side(choices))
