@@ -12,7 +12,9 @@ import dplateau as dp
 from dplateau.accounting import composition as composing
 from dplateau.accounting.calibration import _least
 from dplateau.accounting.currencies import gdp_epsilon
-from dplateau.accounting.loss_law import Mixture, _condensed, pair_laws
+from dplateau.accounting.loss_law import Composition, Mixture, _condensed, pair_laws
+from dplateau.accounting.sampled import poisson_step
+from dplateau.accounting.sampled_rdp import overflow_mixture_rdp, poisson_rdp
 from dplateau.accounting.taut_string import worst_mu
 
 DELTA = 1e-5
@@ -136,3 +138,23 @@ def test_a_curve_without_type_one_error_is_a_number() -> None:
 def test_orders_at_or_below_one_are_refused(batches: dp.Batches, order: float) -> None:
     with pytest.raises(dp.PlanError, match="orders"):
         dp.account(make(batches=batches)).rdp([order])
+
+
+def test_a_chance_of_overflow_below_rounding_is_priced() -> None:
+    """``1 + kappa`` rounds to 1, but large orders and tiny deltas see a ``kappa`` of 1e-17."""
+    plan = make(
+        records=40,
+        batches=dp.Poisson(4.0),
+        iterations=1,
+        noise_multiplier=0.1,
+        smoothness=8 / 27.5,
+        neighboring_relation="add_or_remove_one",
+    )
+    kappa, q, order = plan.overflow, plan.inclusion_probability, np.array([64.0])
+    assert 0 < kappa < 1e-16
+    single, double = poisson_rdp(q, 0.1, order), poisson_rdp(q, 0.05, order)
+    assert dp.account(plan).rdp(order) >= overflow_mixture_rdp(kappa, single, double, order)
+    # Of the two announced cases the rare one alone refutes anything that only prices the other.
+    steps = poisson_step(q, 20.0)
+    rare = max(Composition(((law, 1),)).epsilon(1e-22 / kappa) for law in steps)
+    assert dp.account(plan).epsilon(1e-22) >= rare * (1 - 1e-6)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.prices import Composed, Gaussian, Price
-from dplateau.accounting.sampled import displacement_factor, step_laws
+from dplateau.accounting.sampled import displacement_chance, step_laws
 from dplateau.batches import Cyclic, FullBatch
 from dplateau.plan import Plan
 
@@ -35,7 +35,7 @@ def composition(plan: Plan, last: float = math.inf) -> Price:
 
 def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
     """Sampled steps given as ``(u, a, copies)``: see `dplateau.accounting.sampled`."""
-    doubled = 2.0 if displacement_factor(plan) > 1 else 1.0
+    doubled = 2.0 if displacement_chance(plan) > 0 else 1.0
     crude = math.sqrt(sum(copies * (a + doubled * u) ** 2 for u, a, copies in steps))
     if any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
         return Gaussian(crude)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.composition import LONGEST
-from dplateau.accounting.sampled import displacement_factor
+from dplateau.accounting.sampled import displacement_chance
 from dplateau.accounting.shift import period_of
 from dplateau.batches import Cyclic, FullBatch
 from dplateau.plan import Plan
@@ -170,4 +170,4 @@ def _hits(plan: Plan) -> tuple[float, int]:
     """Expected hits per step, and the period of a deterministic record."""
     if isinstance(plan.batches, (FullBatch, Cyclic)):
         return 1.0 / period_of(plan), period_of(plan)
-    return min(plan.inclusion_probability, 1.0) * displacement_factor(plan), 1
+    return min(plan.inclusion_probability, 1.0) * (1 + displacement_chance(plan)), 1

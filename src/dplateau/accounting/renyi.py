@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.composition import deterministic_mu, ratio, step_ratios
-from dplateau.accounting.sampled import displacement_factor
+from dplateau.accounting.sampled import displacement_chance
 from dplateau.accounting.sampled_rdp import (
     check_orders,
     fixed_size_rdp,
@@ -48,7 +48,7 @@ def step_rdp(plan: Plan, u: float, alphas: Vector, a: float = 0.0) -> Vector:
     if isinstance(plan.batches, FixedSize):
         return fixed_size_rdp(q, 1 / u, alphas)
     single = _pair_rdp(plan, q, u, alphas, a)
-    kappa = displacement_factor(plan) - 1
+    kappa = displacement_chance(plan)  # however small: a large order sees it
     if kappa == 0:
         return single
     return overflow_mixture_rdp(kappa, single, _pair_rdp(plan, q, 2 * u, alphas, a), alphas)

@@ -75,17 +75,14 @@ def step_laws(plan: Plan, u: float, a: float = 0.0) -> StepLaws:
     else:
         step, unit = poisson_step, u
     laws = step(q, unit, a)
-    displaced = plan.overflow if _displaces(plan) else 0.0
+    displaced = displacement_chance(plan)
     return laws.mixed_with(step(q, 2 * unit, a), displaced) if displaced > 0 else laws
 
 
-def _displaces(plan: Plan) -> bool:
-    return plan.neighboring_relation in (ADD_OR_REMOVE_ONE, REPLACE_ONE)
-
-
-def displacement_factor(plan: Plan) -> float:
-    """How much the expected displacement per step grows by the cap: ``1 + kappa``."""
-    return 1.0 + (plan.overflow if _displaces(plan) else 0.0)
+def displacement_chance(plan: Plan) -> float:
+    """``kappa``, the chance that a hit displaces another record; 0 where none is displaced."""
+    displaces = plan.neighboring_relation in (ADD_OR_REMOVE_ONE, REPLACE_ONE)
+    return plan.overflow if displaces else 0.0
 
 
 def both_orders(parts: list[tuple[StepLaws, int]]) -> tuple[Composition, Composition]:
