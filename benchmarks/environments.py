@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -118,20 +119,29 @@ def ask_many(
     return answers + [Answer("not tried", detail="a shorter one got no answer")] * missing
 
 
-def ask(peer: str, task: str, *, limit: float = 60.0, **arguments: Any) -> Answer:
+def ask(
+    peer: str, task: str, *, limit: float = 60.0, one_core: bool = False, **arguments: Any
+) -> Answer:
     """Run one task of a peer's script in its environment; the script prints one JSON object.
 
     ``limit`` counts seconds after the script has imported its libraries, which it announces by a
     line on standard output: an import is not what is being measured.
     """
-    return run_script(prepare(peer), SCRIPTS / f"with_{peer}.py", task, limit, arguments)
+    script = SCRIPTS / f"with_{peer}.py"
+    return run_script(prepare(peer), script, task, limit, arguments, one_core=one_core)
 
 
 def run_script(
-    python: str | Path, script: Path, task: str, limit: float, arguments: dict[str, Any]
+    python: str | Path,
+    script: Path,
+    task: str,
+    limit: float,
+    arguments: dict[str, Any],
+    *,
+    one_core: bool = False,
 ) -> Answer:
     """Run a script that prints ``ready`` and then one JSON object, with a cap on the second."""
-    process = _start(python, script, task, arguments)
+    process = _start(python, script, task, arguments, one_core=one_core)
     assert process.stdout is not None
     watchdog = threading.Timer(IMPORT_LIMIT, process.kill)
     watchdog.start()
@@ -150,8 +160,12 @@ def run_script(
 
 
 def _start(
-    python: str | Path, script: Path, task: str, arguments: dict[str, Any]
+    python: str | Path, script: Path, task: str, arguments: dict[str, Any], one_core: bool = False
 ) -> subprocess.Popen[str]:
+    def pin() -> None:
+        if one_core:  # every library then sizes its thread pools for one
+            os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
+
     quiet = {**os.environ, "PYTHONWARNINGS": "ignore", "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
         [str(python), str(script), task, json.dumps(arguments)],
@@ -160,4 +174,5 @@ def _start(
         text=True,
         env=quiet,
         cwd=ROOT,
+        preexec_fn=pin,
     )

@@ -188,7 +188,8 @@ def _speed(records: list[Json]) -> str:
             )
     parts = [
         "## Training speed",
-        "Steps per second, set-up and loader included, best of each library's modes; *ours ÷* says "
+        "Steps per second of processor time, every contender pinned to one core, set-up and loader "
+        "included, best of each library's modes; *ours ÷* says "
         "how many steps we take in the time of one of theirs. Memory is what training adds to the "
         "process at its peak, libraries' buffers and compiled code included. JAX draws rows with "
         "replacement, which no accountant covers but which is the cheapest draw it has.",
@@ -209,7 +210,7 @@ def _loss_table(records: list[Json]) -> str:
             told = [f"{number(found['seconds_to_loss']):.3g}", str(found["steps"])]
             told.append(f"{number(found['loss']):.3f}")
         rows.append([f"{p['label']} ≤ {p['target']}", readings.NAMES[p["peer"]], *told])
-    intro = "Seconds of the shortest run (250, 500, 1000 … steps) that reaches a training loss:"
+    intro = "Processor seconds of the shortest run (250, 500, 1000 … steps) that reaches a loss:"
     return intro + "\n\n" + _table(["goal", "who", "seconds", "steps", "loss"], rows)
 
 

@@ -18,14 +18,15 @@ def unit_rows(records: int, features: int, outputs: int) -> tuple[np.ndarray, np
 def rate(advance: Callable[[int], object], seconds: float) -> dict:
     """Steps per second of ``advance(steps)``, which has been compiled and warmed up already.
 
-    The chunk grows until it lasts a fifth of the time allowed; the best of the chunks of that
-    length is the least disturbed by the machine's other work, the overall mean is kept too.
+    Seconds of processor time on one core: other work on the machine cannot spoil them. The chunk
+    grows until it lasts a fifth of the time allowed; the best of the chunks of that length is
+    reported, the overall mean is kept too.
     """
     steps, total, spent, best = 8, 0, 0.0, 0.0
     while spent < seconds:
-        begin = time.perf_counter()
+        begin = time.process_time()
         advance(steps)
-        took = time.perf_counter() - begin
+        took = time.process_time() - begin
         if took < seconds / 5:
             steps *= 2
             continue
@@ -38,13 +39,13 @@ def until_loss(
 ) -> dict:
     """Train from scratch for 250, 500, 1000 ... steps until the training loss meets the target.
 
-    Only the last, successful training is timed; looking at the loss is not.
+    Only the last, successful training is timed (processor time); looking at the loss is not.
     """
     steps = 250
     while steps <= 2**9 * 250:
-        begin = time.perf_counter()
+        begin = time.process_time()
         weights = train(steps)
-        seconds = time.perf_counter() - begin
+        seconds = time.process_time() - begin
         loss = training_loss(weights, X, y)
         if loss <= target:
             return {"seconds_to_loss": seconds, "steps": steps, "loss": loss}

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 warnings.filterwarnings("ignore")
-torch.set_num_threads(1)  # two are slower for models this small; `speed` tries both
+torch.set_num_threads(1)  # two are slower for models this small
 
 
 def epsilon(steps: int, sampling: float, noise: float, delta: float, method: str) -> dict:
@@ -169,12 +169,10 @@ def speed(records: int, features: int, outputs: int, batch: int, seconds: float,
     X = torch.from_numpy(rows)
     y = torch.from_numpy(labels if outputs > 1 else labels.astype(np.float32))
     memory = Memory()
-    kind, threads = mode.split(", ")
-    torch.set_num_threads(int(threads[0]))
     loader = DataLoader(TensorDataset(X, y), batch_size=batch)
     criterion = _loss(outputs, regression=False)
     model, optimizer, criterion, loader = _private(
-        _model(features, outputs), loader, 0.1, 1.0, 1.0, kind, criterion
+        _model(features, outputs), loader, 0.1, 1.0, 1.0, mode, criterion
     )
     batches = _endless(loader)
 
