@@ -162,6 +162,17 @@ def test_poisson_batches_are_independent_coins(size):
     assert frequencies_fit(neighbours[::2], draws - 1, q * q, 1e3)
 
 
+@pytest.mark.parametrize("size", [150, 1700])
+def test_large_poisson_batches_have_the_binomial_size(size):
+    draws, records = 4000, 2000
+    plan, hits = draw(dp.Poisson(size), records, draws, seed=size)
+    law = stats.binom(records, plan.inclusion_probability)
+    cuts = law.ppf(np.linspace(0.05, 0.95, 19))
+    found = np.bincount(np.searchsorted(cuts, hits.sum(axis=1)), minlength=20)
+    expected = draws * np.diff(np.concatenate([[0.0], law.cdf(cuts), [1.0]]))
+    assert stats.chisquare(found, expected).pvalue > LEVEL
+
+
 def test_a_poisson_batch_beyond_the_cap_is_a_uniform_subset_of_it():
     draws, records = 30_000, 20
     plan, hits = draw(

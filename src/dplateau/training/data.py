@@ -41,8 +41,8 @@ def loss_code(loss: Loss) -> tuple[int, float, float]:
     True
     """
     if type(loss) not in _CODES:
-        names = sorted(cls.__name__ for cls in _CODES)
-        raise PlanError(f"loss must be one of {names}; found {loss!r}.")
+        known = sorted(cls.__name__ for cls in _CODES)
+        raise PlanError(f"loss must be one of {known}; found {loss!r}.")
     code, names = _CODES[type(loss)]
     values = [getattr(loss, name) for name in names]
     first, second = (*values, 0.0, 0.0)[:2]

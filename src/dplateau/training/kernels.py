@@ -15,13 +15,13 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import llvmlite.ir as ir
+import llvmlite.ir as ir  # type: ignore[import-untyped]
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
 # Sums may be regrouped (that is what vectorises them); NaN and infinity keep their meaning.
-_OPTIONS = {
+_OPTIONS: Any = {
     "nogil": True,
     "error_model": "numpy",
     "fastmath": {"reassoc", "contract", "nsz"},
@@ -52,7 +52,7 @@ class Motion(NamedTuple):
     """The public numbers of a plan that every step reads."""
 
     batches: int
-    size: int
+    size: int  # records in a batch; Poisson: room for all but freak draws
     inclusion: float
     cap: int
     divisor: float
@@ -122,7 +122,7 @@ def exp_below_zero(x: float) -> float:
     total = total * r + 0.5
     total = total * r + 1.0
     total = total * r + 1.0
-    return total * _as_number((_as_bits(shifted) << 52) + (1023 << 52))
+    return total * _as_number((_as_bits(shifted) << 52) + (1023 << 52))  # type: ignore[call-arg]
 
 
 @compiled

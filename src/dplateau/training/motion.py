@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dplateau.batches import Batches, FixedSize, Poisson
 from dplateau.domains import Box, Domain, Everywhere, L1Ball, L2Ball, Simplex
 from dplateau.errors import PlanError
@@ -15,7 +17,7 @@ def motion_of(plan: Plan) -> Motion:
     domain, lower, upper = _domain_code(plan.domain)
     return Motion(
         batches=_batches_code(plan.batches),
-        size=int(plan.batch_size),
+        size=_room(plan),
         inclusion=float(min(plan.inclusion_probability, 1.0)),
         cap=int(min(plan.batch_cap, plan.records)),
         divisor=float(plan.batch_size),
@@ -25,6 +27,12 @@ def motion_of(plan: Plan) -> Motion:
         lower=lower,
         upper=upper,
     )
+
+
+def _room(plan: Plan) -> int:
+    if isinstance(plan.batches, Poisson):
+        return int(plan.batch_size + 8 * math.sqrt(plan.batch_size)) + 16
+    return int(plan.batch_size)
 
 
 def _batches_code(batches: Batches) -> int:

@@ -179,7 +179,7 @@ def release(
         seeded=seeded,
         grid=grid,
     )
-    if certificate is not None:
+    if certificate is not None and delta is not None:
         from dplateau.certificate import Certificate
 
         Certificate.of(outcome, delta).write(certificate)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from dplateau.losses import Loss
 from dplateau.plan import Plan
@@ -134,8 +134,8 @@ class Session:
 def _stored_per_row(problem: kernels.Problem) -> float:
     """Features per row, or the mean number of stored entries of a CSR matrix."""
     if isinstance(problem.rows, tuple):
-        return len(problem.rows[0]) / max(problem.scale.size, 1)
-    return problem.features
+        return float(len(problem.rows[0]) / max(problem.scale.size, 1))
+    return float(problem.features)
 
 
 def processors() -> int:
