@@ -109,15 +109,23 @@ def million_steps(steps: int = 10**6) -> float:
     return _seconds(lambda _: dp.run(plan, plan.loss, X, y), 1)
 
 
-def repeats_timing(batches: object, iterations: int, repeats: int = 1000) -> tuple[float, float]:
+def repeats_timing(batches: object, iterations: int, repeats: int = 500) -> tuple[float, float]:
     """Seconds per model of a loop of `run`, and of `run_many`, on 200 x 5."""
     X, y = rows_and_labels(200, 5, "float64")
     plan = logistic_plan(200, batches, iterations)
     dp.run(plan, plan.loss, X, y)
     dp.run_many(plan, plan.loss, X, y, 40)
-    loop = min(_seconds(lambda _: dp.run(plan, plan.loss, X, y), 1) for _ in range(30))
-    many = min(_seconds(lambda _: dp.run_many(plan, plan.loss, X, y, repeats), 1) for _ in range(3))
-    return loop, many / repeats
+
+    def loop(count: int) -> None:
+        for _ in range(count):
+            dp.run(plan, plan.loss, X, y)
+
+    def together(count: int) -> None:
+        dp.run_many(plan, plan.loss, X, y, count)
+
+    times = [(_seconds(loop, repeats // 5) * 5, _seconds(together, repeats)) for _ in range(3)]
+    one, many = (min(column) / repeats for column in zip(*times, strict=True))
+    return one, many
 
 
 def main() -> None:
