@@ -15,6 +15,7 @@ from dplateau.accounting.currencies import gdp_epsilon
 from dplateau.accounting.loss_law import Composition, Mixture, _condensed, pair_laws
 from dplateau.accounting.sampled import poisson_step
 from dplateau.accounting.sampled_rdp import overflow_mixture_rdp, poisson_rdp
+from dplateau.accounting.sampled_shift import water_filling
 from dplateau.accounting.taut_string import worst_mu
 
 DELTA = 1e-5
@@ -158,3 +159,12 @@ def test_a_chance_of_overflow_below_rounding_is_priced() -> None:
     steps = poisson_step(q, 20.0)
     rare = max(Composition(((law, 1),)).epsilon(1e-22 / kappa) for law in steps)
     assert dp.account(plan).epsilon(1e-22) >= rare * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-155, 1.0, 1e150])
+def test_the_whole_distance_is_paid_off(scale: float) -> None:
+    """Payments that rounding swallowed left a debt: worlds apart were taken to have met."""
+    weight, owed = scale * np.array([1.0, 0.7]), np.array([2.0, 3.0])
+    for debt in (1e-20, 1e-3, 1.0, 1e6):
+        paid = water_filling(owed, weight, scale * debt)
+        assert (weight / scale) @ paid >= debt * (1 - 1e-12)

@@ -64,6 +64,8 @@ def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
     >>> water_filling(np.zeros(2), np.array([1.0, 1.0]), 3.0).tolist()
     [1.5, 1.5]
     """
+    unit = float(weight.max())  # squares of very small or large lengths leave the range of floats
+    weight, debt = weight / unit, debt / unit
     with np.errstate(divide="ignore", invalid="ignore"):
         starts = np.where(weight > 0, owed / weight, np.inf)
     order = np.argsort(starts)
@@ -73,8 +75,10 @@ def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
     active = int(np.argmax(levels <= upper))
     paid = np.maximum(levels[active] * weight - owed, 0.0)
     total = float(weight @ paid)
-    short = debt / total * (1 + 1e-12) if 0 < total < debt else 1.0
-    return np.asarray(paid * short)
+    if total < debt:  # by rounding; where nothing is left of the payments, one step makes it
+        best = int(np.argmax(weight))
+        paid[best] += (debt - total) / weight[best] * (1 + 1e-12)
+    return np.asarray(paid)
 
 
 def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
