@@ -143,9 +143,8 @@ def test_a_number_is_predicted_by_regression_for_as_long_as_asked(dplateau, fold
 
 
 def test_a_boolean_can_be_the_target(dplateau, folder):
-    code, out, _ = dplateau(
-        *training(folder, target="member", relation="add_or_remove_one"), "--json"
-    )
+    asked = training(folder, target="member", relation="add_or_remove_one", records=2500)
+    code, out, _ = dplateau(*asked, "--json")
     assert code == 0
     assert json.loads(out)["relation"] == "add_or_remove_one"
     assert TableModel.read(folder / "model").estimator.classes_.tolist() == ["false", "true"]
