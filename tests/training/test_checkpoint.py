@@ -127,7 +127,7 @@ print(outcome.iterations_run)
 def test_a_run_killed_at_a_random_moment_resumes_and_ends_with_its_plan(tmp_path):
     script, path = tmp_path / "killed.py", tmp_path / "run.ckpt"
     script.write_text(textwrap.dedent(KILLED))
-    steps = 1_500_000
+    steps = 3_000_000
     plan = PLAN.replace(iterations=steps)
     command = [sys.executable, str(script), str(path), plan.to_json()]
     chance, progress = random.Random(5), []
@@ -139,7 +139,7 @@ def test_a_run_killed_at_a_random_moment_resumes_and_ends_with_its_plan(tmp_path
             reached = progress[-1] if progress else 0
             while _step_of(keeper, plan) <= reached and time.monotonic() < limit:
                 time.sleep(0.01)
-            time.sleep(chance.random() * 0.2)
+            time.sleep(chance.random() * 0.05)
             child.send_signal(signal.SIGKILL)
         progress.append(_step_of(keeper, plan))
     assert progress == sorted(set(progress))

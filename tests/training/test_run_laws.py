@@ -147,7 +147,7 @@ def frequencies_fit(counts, draws, chance, tests):
 
 @pytest.mark.parametrize("size", [3, 11, 19])
 def test_poisson_batches_are_independent_coins(size):
-    draws, records = 30_000, 20
+    draws, records = 12_000, 20
     plan, hits = draw(dp.Poisson(size), records, draws, seed=size)
     q = plan.inclusion_probability
     assert frequencies_fit(hits.sum(axis=0), draws, q, records)
@@ -164,7 +164,7 @@ def test_poisson_batches_are_independent_coins(size):
 
 @pytest.mark.parametrize("size", [150, 1700])
 def test_large_poisson_batches_have_the_binomial_size(size):
-    draws, records = 4000, 2000
+    draws, records = 2000, 2000
     plan, hits = draw(dp.Poisson(size), records, draws, seed=size)
     law = stats.binom(records, plan.inclusion_probability)
     cuts = law.ppf(np.linspace(0.05, 0.95, 19))
@@ -174,7 +174,7 @@ def test_large_poisson_batches_have_the_binomial_size(size):
 
 
 def test_a_poisson_batch_beyond_the_cap_is_a_uniform_subset_of_it():
-    draws, records = 30_000, 20
+    draws, records = 12_000, 20
     plan, hits = draw(
         dp.Poisson(6, max_overflow=0.5), records, draws, step_size=1.6, domain=dp.L2Ball(1.0)
     )
@@ -190,7 +190,7 @@ def test_a_poisson_batch_beyond_the_cap_is_a_uniform_subset_of_it():
 
 @pytest.mark.parametrize("size", [1, 4, 13, 20])
 def test_fixed_size_batches_are_uniform_subsets_of_exact_size(size):
-    draws, records = 30_000, 20
+    draws, records = 12_000, 20
     _, hits = draw(dp.FixedSize(size), records, draws, seed=size)
     assert np.all(hits.sum(axis=1) == size)
     assert frequencies_fit(hits.sum(axis=0), draws, size / records, records)
