@@ -168,3 +168,40 @@ def test_the_whole_distance_is_paid_off(scale: float) -> None:
     for debt in (1e-20, 1e-3, 1.0, 1e6):
         paid = water_filling(owed, weight, scale * debt)
         assert (weight / scale) @ paid >= debt * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.5, 1.0, 2.0])
+def test_a_zeroed_record_in_a_full_batch(epsilon: float) -> None:
+    """One step, batches capped at one record, all others pulling the other way: exact.
+
+    With ``k`` of the five others drawn, the record (or its blank) is kept with probability
+    ``1/(k+1)``, in both worlds; the blank then stands at 0, the record at +1, the others at -1.
+    """
+    size, noise = 1.0055, 1.67
+    plan = make(
+        records=6,
+        batches=dp.Poisson(size, max_overflow=1.0),
+        iterations=1,
+        noise_multiplier=noise,
+        smoothness=1.89,
+        regularization=0.1,
+        neighboring_relation="replace_special",
+    )
+    assert plan.batch_cap == 1
+    q = size / 6
+    drawn = [math.comb(5, k) * q**k * (1 - q) ** (5 - k) for k in range(6)]
+    kept = q * sum(p / (k + 1) for k, p in enumerate(drawn))
+    nobody = (1 - q) * drawn[0]
+    x = np.linspace(-25.0, 25.0, 20_001)
+
+    def law(place: float) -> np.ndarray:
+        parts = ((nobody, 0.0), (kept, place), (1 - nobody - kept, -1.0))
+        return sum(w * np.exp(-(((x - m) / noise) ** 2) / 2) for w, m in parts)
+
+    there, blank = law(1.0), law(0.0)
+    excess = np.maximum(there - math.exp(epsilon) * blank, 0.0).sum() / there.sum()
+    guarantee = dp.account(plan)
+    assert guarantee.delta(epsilon) >= excess
+    # Renyi, at an order where the full batch decides
+    moment = math.log((there * np.exp(7 * np.log(there / blank))).sum() / there.sum()) / 7
+    assert guarantee.rdp([8.0])[0] >= moment * (1 - 1e-9)

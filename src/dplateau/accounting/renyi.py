@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.composition import deterministic_mu, ratio, step_ratios
-from dplateau.accounting.sampled import displacement_chance
 from dplateau.accounting.sampled_rdp import (
     check_orders,
     fixed_size_rdp,
@@ -18,7 +17,7 @@ from dplateau.accounting.sampled_rdp import (
     shifted_rdp,
 )
 from dplateau.accounting.shift import shift
-from dplateau.batches import REPLACE_ONE, Cyclic, FixedSize, FullBatch
+from dplateau.batches import REPLACE_ONE, REPLACE_SPECIAL, Cyclic, FixedSize, FullBatch
 from dplateau.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -48,9 +47,14 @@ def step_rdp(plan: Plan, u: float, alphas: Vector, a: float = 0.0) -> Vector:
     if isinstance(plan.batches, FixedSize):
         return fixed_size_rdp(q, 1 / u, alphas)
     single = _pair_rdp(plan, q, u, alphas, a)
-    kappa = displacement_chance(plan)  # however small: a large order sees it
+    kappa = plan.overflow  # however small: a large order sees it
     if kappa == 0:
         return single
+    if plan.neighboring_relation == REPLACE_SPECIAL:  # a full batch may tell whether it was hit
+        missed, hit = alphas * a**2 / 2, alphas * (a + u) ** 2 / 2
+        return overflow_mixture_rdp(
+            kappa, single, overflow_mixture_rdp(q, missed, hit, alphas), alphas
+        )
     return overflow_mixture_rdp(kappa, single, _pair_rdp(plan, q, 2 * u, alphas, a), alphas)
 
 

@@ -14,10 +14,11 @@ from dplateau.accounting.loss_law import (
     LossLaw,
     Mixture,
     compositions,
+    gaussian_law,
     pair_laws,
     symmetrised_subsampling_law,
 )
-from dplateau.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, FixedSize
+from dplateau.batches import REPLACE_ONE, REPLACE_SPECIAL, FixedSize
 from dplateau.plan import Plan
 
 
@@ -58,12 +59,20 @@ def fixed_size_step(q: float, u: float) -> StepLaws:
     return StepLaws(law, law)
 
 
+@lru_cache(maxsize=64)
+def announced_step(q: float, u: float, a: float = 0.0) -> StepLaws:
+    """A step that tells whether it was hit: ``G_{a+u}`` with probability ``q``, else ``G_a``."""
+    law = gaussian_law(a).mixed_with(gaussian_law(a + u), q)
+    return StepLaws(law, law)
+
+
 def step_laws(plan: Plan, u: float, a: float = 0.0) -> StepLaws:
     """The step of a plan with random batches whose sensitivity is ``u`` noise deviations.
 
     Capped Poisson batches: with probability ``kappa`` the other records alone fill the batch, and
     the record displaces one of them, which moves the step twice as far; the adversary may know
-    which (section 1). A zeroed-out record is drawn in both worlds, so it never displaces another.
+    which (section 1). A zeroed-out record displaces the same one in both worlds: they differ by a
+    single hit, but a step without the hit stands elsewhere and no longer hides it.
     """
     q = min(plan.inclusion_probability, 1.0)
     if isinstance(plan.batches, FixedSize):
@@ -75,14 +84,16 @@ def step_laws(plan: Plan, u: float, a: float = 0.0) -> StepLaws:
     else:
         step, unit = poisson_step, u
     laws = step(q, unit, a)
-    displaced = displacement_chance(plan)
-    return laws.mixed_with(step(q, 2 * unit, a), displaced) if displaced > 0 else laws
+    if plan.overflow == 0:
+        return laws
+    zeroed = plan.neighboring_relation == REPLACE_SPECIAL
+    full = announced_step(q, u, a) if zeroed else step(q, 2 * unit, a)
+    return laws.mixed_with(full, plan.overflow)
 
 
 def displacement_chance(plan: Plan) -> float:
-    """``kappa``, the chance that a hit displaces another record; 0 where none is displaced."""
-    displaces = plan.neighboring_relation in (ADD_OR_REMOVE_ONE, REPLACE_ONE)
-    return plan.overflow if displaces else 0.0
+    """``kappa``, the chance that a hit displaces another record in one world only; else 0."""
+    return 0.0 if plan.neighboring_relation == REPLACE_SPECIAL else plan.overflow
 
 
 def both_orders(parts: list[tuple[StepLaws, int]]) -> tuple[Composition, Composition]:
