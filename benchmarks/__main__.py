@@ -15,7 +15,7 @@ DOCS = environments.ROOT / "docs"
 
 
 def main(
-    size: Annotated[str, typer.Option(help="tiny, quick or full")] = "quick",
+    size: Annotated[str, typer.Option(help="tiny, quick or full")] = "full",
     only: Annotated[str, typer.Option(help="comma-separated benchmarks")] = EVERYTHING,
     out: Annotated[Path | None, typer.Option(help="folder for results and page")] = None,
     install: Annotated[bool, typer.Option(help="make the peers' environments")] = True,

@@ -13,13 +13,17 @@ from benchmarks.store import Json
 
 Results = dict[str, list[Json]]
 Words = dict[str, str]  # an accountant's record -> how it did
+EXPLANATIONS = Path(__file__).resolve().parent / "explanations.md"
 COMMANDS = {"full": "make bench", "quick": "make bench-quick", "tiny": "the test suite"}
 
 
 def write(results: Results, size: str, folder: Path) -> Path:
     """Write ``benchmarks.md`` and its pictures into the folder; the page's path."""
     drawn = charts.draw(results, folder / "images")
-    parts = [_head(results, size), _losses(results), _absent(results)]
+    parts = [_head(results, size), _losses(results)]
+    if size == "full":
+        parts.append(EXPLANATIONS.read_text().strip())
+    parts.append(_absent(results))
     for name, section in SECTIONS.items():
         if results.get(name):
             parts.append(section(results[name]))

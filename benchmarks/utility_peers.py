@@ -62,7 +62,9 @@ def tasks(size: str) -> Iterator[Task]:
             for (contender, relation), scores in CONTENDERS.items():
                 if contender == "Opacus" and epsilon not in OPACUS_DEFAULT_AT:
                     continue
-                yield _task(name, contender, relation, epsilon, seeds, scores)
+                # Our fit on MNIST takes a minute, and seeds differ by a tenth of a percent there.
+                few = seeds[:2] if (name, contender) == ("mnist", "dplateau") else seeds
+                yield _task(name, contender, relation, epsilon, few, scores)
 
 
 def measurements(size: str) -> Iterator[Json]:

@@ -116,3 +116,9 @@ def test_every_row_of_every_data_set_is_bounded():
         assert float((problem.X_train**2).sum(axis=1).max()) <= 1.0
         if problem.regression:
             assert abs(problem.y_train).max() <= 1.0
+
+
+def test_the_committed_page_is_made_from_the_committed_results(tmp_path):
+    written = page.write(store.stored("full"), "full", tmp_path)
+    committed = environments.ROOT / "docs" / "benchmarks.md"
+    assert written.read_text() == committed.read_text(), "run `python -m benchmarks --no-measure`"
