@@ -250,7 +250,10 @@ class _Tilted:
     @classmethod
     def of(cls, law: LossLaw, theta: float) -> _Tilted:
         log_mass = law.log_moment(theta)
-        probs = law.probs * np.exp(theta * law.losses - log_mass)
+        held = law.probs > 0
+        probs = np.zeros_like(law.probs)
+        # In logarithms: far out a tiny atom times a huge factor would overflow on the way.
+        probs[held] = np.exp(np.log(law.probs[held]) + theta * law.losses[held] - log_mass)
         return cls(theta, law.losses, probs, log_mass, 0.0)
 
     # Sums rather than BLAS products: threads cost more than they give at these lengths.
