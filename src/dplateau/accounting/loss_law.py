@@ -31,10 +31,10 @@ from dplateau.errors import PlanError
 
 Vector = NDArray[np.float64]
 
-CELL = 1 / 96  # width of a cell in noise standard deviations
+CELL = 1 / 192  # width of a cell in noise standard deviations
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 _TAIL = 1e-50  # mass per step and end that may be sent to infinity
-_PER_DEVIATION = 192  # grid points per standard deviation of the law being composed
+_PER_DEVIATION = 320  # grid points per standard deviation of the law being composed
 _STAGE = 64  # copies composed on one grid before it widens
 _LOST = 1e-13  # tilted mass that all windows together may leave out
 _ROUNDING = 4e-16  # relative error of a transform, per factor of a product of transforms
