@@ -31,17 +31,17 @@ from dplateau.errors import PlanError
 
 Vector = NDArray[np.float64]
 
-CELL = 1 / 192  # width of a cell in noise standard deviations
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
+CELL = 1 / 1024  # width of a cell in noise standard deviations
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
 _TAIL = 1e-50  # mass per step and end that may be sent to infinity
-_PER_DEVIATION = 320  # grid points per standard deviation of the law being composed
+_PER_DEVIATION = 1280  # grid points per standard deviation of the law being composed
 _STAGE = 64  # copies composed on one grid before it widens
 _LOST = 1e-13  # tilted mass that all windows together may leave out
 _ROUNDING = 4e-16  # relative error of a transform, per factor of a product of transforms
 _SLOPES = np.linspace(-9.0, 0.7, 26)  # logarithms of Chernoff's t against a Gaussian's
 _COARSEST = 20.0  # steepest tilt across one grid cell
 _FAR_BELOW, _GENTLER = 0.87, 0.25  # below this share of the moment bound, tilt this much less
-_MAX_CELLS = 50_000
+_MAX_CELLS = 100_000
 _MAX_GRID = 1 << 20
 
 
@@ -315,8 +315,9 @@ class _Tilted:
         if copies == 1 or self.variance == 0:
             return self.repeated_constant(copies) if self.variance == 0 else self
         if copies > _STAGE:
-            blocks, rest = divmod(copies, _STAGE)
-            total = self.power(_STAGE, uses * blocks).power(blocks, uses)
+            stage = min(range(_STAGE // 2, _STAGE + 1), key=lambda size: (copies % size, -size))
+            blocks, rest = divmod(copies, stage)
+            total = self.power(stage, uses * blocks).power(blocks, uses)
             return total.convolve(self.power(rest, uses)) if rest else total
         lost = _LOST / uses
         low, high = self.window(copies, lost)
