@@ -17,6 +17,7 @@ DOCS = environments.ROOT / "docs"
 def main(
     size: Annotated[str, typer.Option(help="tiny, quick or full")] = "full",
     only: Annotated[str, typer.Option(help="comma-separated benchmarks")] = EVERYTHING,
+    match: Annotated[str, typer.Option(help="only measurements whose name contains this")] = "",
     out: Annotated[Path | None, typer.Option(help="folder for results and page")] = None,
     install: Annotated[bool, typer.Option(help="make the peers' environments")] = True,
     measure: Annotated[bool, typer.Option(help="False: only write the page anew")] = True,
@@ -27,7 +28,10 @@ def main(
     """
     environments.INSTALL = install
     results = RESULTS if out is None else out / "results"
-    found = driver.run(only.split(","), size, results) if measure else stored(size, results)
+    if measure:
+        found = driver.run(only.split(","), size, results, match)
+    else:
+        found = stored(size, results)
     written = page.write(found, size, DOCS if out is None else out)
     typer.echo(str(written))
 

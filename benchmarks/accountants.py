@@ -26,6 +26,7 @@ from benchmarks.store import Json, Task
 CAP = 60.0  # seconds
 DELTA = 1e-6
 TARGET = 1.0  # the epsilon to calibrate for
+LONGEST = 10**9
 
 # (library, method). Ours twice: iterates public (composition, what the others compute), and hidden.
 ACCOUNTANTS = (
@@ -50,7 +51,7 @@ SIZES: dict[str, dict[str, Any]] = {
     },
     "full": {
         "steps": tuple(10**k for k in (2, 3, 4, 5, 6, 7, 9)),
-        "sampling": (1e-4, 1e-2, 1.0),
+        "sampling": (1e-4, 1e-3, 1e-2, 1e-1, 1.0),
         "calibrate": (10**3, 10**6, 10**9),
         "cap": CAP,
     },
@@ -63,6 +64,8 @@ def tasks(size: str) -> Iterator[Task]:
     for library, method in ACCOUNTANTS:
         for question in ("epsilon", "calibrate"):
             lengths = grid["steps"] if question == "epsilon" else grid["calibrate"]
+            if method == "hidden state" and lengths:
+                lengths = (*lengths, math.inf)  # composition has no bound there
             for sampling in grid["sampling"]:
                 for steps in lengths:
                     yield _task(library, method, question, sampling, steps, lengths, grid["cap"])
@@ -74,9 +77,12 @@ def measurements(size: str) -> Iterator[Json]:
         yield {"name": task.name, "parameters": task.parameters, **task.measure()}
 
 
-def noise_for(steps: int, sampling: float) -> float:
-    """A noise multiplier at which T steps cost an epsilon of a few units, whatever T and q."""
-    return max(1.0, sampling * math.sqrt(steps))
+def noise_for(steps: float, sampling: float) -> float:
+    """A noise multiplier at which T steps cost an epsilon of a few units, whatever T and q.
+
+    For T = inf that of the longest finite run.
+    """
+    return max(1.0, sampling * math.sqrt(min(steps, LONGEST)))
 
 
 def _task(
@@ -84,8 +90,8 @@ def _task(
     method: str,
     question: str,
     sampling: float,
-    steps: int,
-    lengths: tuple[int, ...],
+    steps: float,
+    lengths: tuple[float, ...],
     cap: float,
 ) -> Task:
     parameters: Json = {
@@ -113,7 +119,7 @@ def _task(
     return Task("accountants", name, parameters, measure)
 
 
-def _arguments(question: str, sampling: float, steps: int, method: str) -> Json:
+def _arguments(question: str, sampling: float, steps: float, method: str) -> Json:
     asked: Json = {"steps": steps, "sampling": sampling, "delta": DELTA, "method": method}
     if question == "epsilon":
         return {**asked, "noise": noise_for(steps, sampling)}
@@ -122,8 +128,13 @@ def _arguments(question: str, sampling: float, steps: int, method: str) -> Json:
 
 @cache
 def _answers(
-    library: str, method: str, question: str, sampling: float, lengths: tuple[int, ...], cap: float
-) -> dict[int, Answer]:
+    library: str,
+    method: str,
+    question: str,
+    sampling: float,
+    lengths: tuple[float, ...],
+    cap: float,
+) -> dict[float, Answer]:
     """One process answers for every length, shortest first, each within the cap."""
     python = sys.executable if library in OURS else prepare(library)
     questions = [_arguments(question, sampling, steps, method) for steps in lengths]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,12 @@ def accountants(records: list[Json]) -> Any:
     for axis, sampling in zip(axes[0], samplings, strict=True):
         for i, name in enumerate(accountant_names()):
             points = sorted(
-                (r["parameters"]["steps"], max(r["numbers"]["seconds"], 1e-4))
+                (number(r["parameters"]["steps"]), max(r["numbers"]["seconds"], 1e-4))
                 for r in asked
                 if accountant_name(r) == name
                 and r["parameters"]["sampling"] == sampling
                 and r["status"] == "ok"
+                and number(r["parameters"]["steps"]) < math.inf
             )
             if points:
                 axis.loglog(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.store import RESULTS, Json, Task, gather, keep, path_of, plain, report
+from benchmarks.store import RESULTS, Json, Task, gather, keep, path_of, plain, report, source
 
 # Benchmark -> the modules that measure it. A module offers `tasks(size)` (lazy, resumable one by
 # one) or `measurements(size)` (an iterator of dicts, resumable as a whole).
@@ -41,13 +41,24 @@ def _whole(
     return Task(benchmark, module, {"size": size}, measure)
 
 
-def run(benchmarks: list[str], size: str, results: Path = RESULTS) -> dict[str, list[Json]]:
+def run(
+    benchmarks: list[str], size: str, results: Path = RESULTS, match: str = ""
+) -> dict[str, list[Json]]:
     """Measure what is missing and gather everything that is stored for this size."""
+    source()  # before anything is measured: what is imported now is what is timed
     for benchmark in benchmarks:
         for task in tasks_of(benchmark, size):
+            if match not in task.name:
+                continue
             known = path_of(task, size, results).exists()
             begin = time.perf_counter()
             record = keep(task, size, results)
             took = "stored" if known else f"{time.perf_counter() - begin:.1f} s"
             report(f"[{benchmark}] {task.name}: {record['status']} ({took})")
-    return gather(size, results)
+    return everything(size, results)
+
+
+def everything(size: str, results: Path = RESULTS) -> dict[str, list[Json]]:
+    """Gather every benchmark of which anything has been measured here."""
+    begun = [name for name in MODULES if (results / "raw" / size / name).is_dir()]
+    return {name: gather(tasks_of(name, size), size, results) for name in begun}

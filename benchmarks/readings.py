@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.accountants import ACCOUNTANTS, TARGET
-from benchmarks.store import Json
+from benchmarks.store import UNMADE, Json
 
 MARGIN = 0.98  # an epsilon below this share of the reference is counted as below the truth
 NAMES = {
@@ -41,7 +41,7 @@ def verdicts(records: list[Json]) -> dict[str, str]:
     *Below the truth* is judged by the stored reference, *loose* by the least sound answer that
     anybody gave to the same question about composition: twice its epsilon, or 1.2 times its noise.
     """
-    sound: dict[tuple[str, int, float], float] = {}
+    sound: dict[tuple[str, float, float], float] = {}
     for record in records:
         if _soundness(record) == "sound" and record["parameters"]["method"] != "hidden state":
             question = _question(record)
@@ -91,6 +91,28 @@ def utility(records: list[Json]) -> dict[tuple[str, str, str], dict[float, list[
         key = (p["data"], p["relation"], p["contender"])
         found.setdefault(key, {})[p["epsilon"]] = [number(s) for s in scores]
     return found
+
+
+def utility_statuses(records: list[Json]) -> dict[tuple[str, str, str], dict[float, str]]:
+    """(data, relation, contender) -> epsilon -> how the measurement went; offered ones only."""
+    found: dict[tuple[str, str, str], dict[float, str]] = {}
+    for record in records:
+        if record["status"] != "not offered":
+            p = record["parameters"]
+            key = (p["data"], p["relation"], p["contender"])
+            found.setdefault(key, {})[p["epsilon"]] = record["status"]
+    return found
+
+
+def is_ours(record: Json) -> bool:
+    """Whether the figure depends on our own code, rather than on a peer's alone."""
+    p = record["parameters"]
+    return p.get("library", p.get("peer", p.get("contender", "dplateau"))) == "dplateau"
+
+
+def source_of(record: Json) -> str:
+    """The state of our code that the figure is of."""
+    return record.get("source", f"not recorded, {record['finished'][:10]}")
 
 
 def speeds(records: list[Json]) -> dict[tuple[str, int, int], dict[str, Json]]:
@@ -182,11 +204,12 @@ def accountant_losses(records: list[Json]) -> list[str]:
                 f"0.1 % in {tighter} of the {asked} questions that it answered soundly"
             )
     for record in records:
-        if record["parameters"]["library"] == "dplateau" and words[record["name"]] != "good":
-            lines.append(f"ours: {record['name']}: {words[record['name']]}")
+        word = words[record["name"]]
+        if record["parameters"]["library"] == "dplateau" and word not in ("good", UNMADE):
+            lines.append(f"ours: {record['name']}: {word}")
     return lines
 
 
-def _question(record: Json) -> tuple[str, int, float]:
+def _question(record: Json) -> tuple[str, float, float]:
     p = record["parameters"]
-    return p["question"], p["steps"], p["sampling"]
+    return p["question"], number(p["steps"]), p["sampling"]

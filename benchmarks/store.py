@@ -13,14 +13,18 @@ import math
 import os
 import platform
 import re
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent / "results"
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+UNMADE = "not measured"
 Json = dict[str, Any]
 
 
@@ -61,6 +65,7 @@ def keep(task: Task, size: str, results: Path = RESULTS) -> Json:
         "seconds": time.perf_counter() - begin,
         "command": f"python -m benchmarks --size {size} --only {task.benchmark}",
         "versions": {**our_versions(), **numbers.pop("versions", {})},
+        "source": source(),
         "machine": machine(),
         "load": os.getloadavg()[0],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -73,17 +78,27 @@ def keep(task: Task, size: str, results: Path = RESULTS) -> Json:
     return record
 
 
-def gather(size: str, results: Path = RESULTS) -> dict[str, list[Json]]:
-    """Write and return, for every benchmark, the list of its stored measurements."""
-    gathered = {}
-    for folder in sorted(p for p in (results / "raw" / size).glob("*") if p.is_dir()):
-        records = [json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))]
-        gathered[folder.name] = records
-        target = results / size / f"{folder.name}.json"
+def gather(tasks: Iterable[Task], size: str, results: Path = RESULTS) -> list[Json]:
+    """Write and return the records of one benchmark: those of the tasks, in their order.
+
+    A task that has not been made stands there as ``not measured``; what was stored for other
+    tasks, such as an earlier grid, is left out.
+    """
+    records, target = [], None
+    for task in tasks:
+        path = path_of(task, size, results)
+        target = results / size / f"{task.benchmark}.json"
+        records.append(json.loads(path.read_text()) if path.exists() else _unmade(task))
+    if target is not None:
         target.parent.mkdir(parents=True, exist_ok=True)
         lines = ",\n".join(json.dumps(record, sort_keys=True) for record in records)
         target.write_text(f"[\n{lines}\n]\n")
-    return gathered
+    return records
+
+
+def _unmade(task: Task) -> Json:
+    told = {"benchmark": task.benchmark, "name": task.name, "parameters": task.parameters}
+    return plain({**told, "status": UNMADE, "numbers": {}})
 
 
 def stored(size: str, results: Path = RESULTS) -> dict[str, list[Json]]:
@@ -91,6 +106,21 @@ def stored(size: str, results: Path = RESULTS) -> dict[str, list[Json]]:
     return {
         path.stem: json.loads(path.read_text()) for path in sorted((results / size).glob("*.json"))
     }
+
+
+@cache
+def source() -> str:
+    """The last commit that touched the library, with a plus where it was changed since."""
+    asked = ("log -1 --format=%h -- src", "status --porcelain -- src")
+    try:
+        told = [
+            subprocess.run(["git", *command.split()], cwd=ROOT, capture_output=True, text=True)
+            for command in asked
+        ]
+    except OSError:
+        return "unknown"
+    commit, changes = (answer.stdout.strip() for answer in told)
+    return commit + "+" * bool(changes) if commit else "unknown"
 
 
 def machine() -> Json:

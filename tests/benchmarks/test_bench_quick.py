@@ -6,8 +6,19 @@ import json
 import math
 
 import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import privacy_loss_distribution
 
-from benchmarks import accountants, datasets, driver, environments, page, readings, store
+from benchmarks import (
+    accountants,
+    datasets,
+    driver,
+    environments,
+    page,
+    readings,
+    store,
+    utility_peers,
+)
 from benchmarks import output_perturbation as output
 
 
@@ -47,8 +58,38 @@ def test_a_stored_measurement_is_not_made_again(tmp_path):
     assert made == [1]
     assert again == first
     assert first["numbers"] == {"value": "inf"}  # JSON has no infinity
-    store.gather("tiny", tmp_path)
+    assert first["source"]  # which state of our code the figure is of
+    store.gather([task], "tiny", tmp_path)
     assert store.stored("tiny", tmp_path) == {"toy": [first]}
+
+
+def test_what_is_not_measured_says_so_and_an_earlier_grid_is_left_out(tmp_path):
+    made = store.Task("toy", "made", {"x": 1}, lambda: {"value": 1.0})
+    unmade = store.Task("toy", "unmade", {"x": 2}, lambda: {"value": 2.0})
+    earlier = store.Task("toy", "earlier", {"x": 3}, lambda: {"value": 3.0})
+    for task in (made, earlier):
+        store.keep(task, "tiny", tmp_path)
+    found = store.gather([unmade, made], "tiny", tmp_path)
+    assert [(r["name"], r["status"]) for r in found] == [("unmade", store.UNMADE), ("made", "ok")]
+
+
+def test_a_page_of_a_run_that_was_interrupted_names_what_is_missing(tmp_path):
+    found = driver.run(["utility"], "tiny", tmp_path, match="non-private")
+    assert [r["status"] for r in found["utility"]].count("ok") == 1
+    text = page.write(found, "tiny", tmp_path).read_text()
+    assert "## Not measured" in text
+    assert "breast_cancer dplateau replace_one 1" in text
+
+
+def test_noise_of_opacus_under_replace_one_is_what_dp_accounting_asks_for():
+    noise = utility_peers.replace_one_noise(60_000, 59, 1180, 1.0)
+    pld = privacy_loss_distribution.from_gaussian_mechanism(
+        noise,
+        sampling_prob=1 / 59,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+        value_discretization_interval=1e-3,
+    )
+    assert pld.self_compose(1180).get_epsilon_for_delta(1e-5) == pytest.approx(1.0, rel=2e-3)
 
 
 def test_a_failure_is_a_result(tmp_path):
