@@ -9,10 +9,9 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 import dplateau as dp
-from dplateau.accounting import kernels
-from dplateau.accounting.events import best_threshold, gaussian_bound
+from dplateau.accounting.events import gaussian_bound
 from dplateau.accounting.line import HitSum
-from dplateau.accounting.lower import interval_bound, last_iterate, line_bound, lower_bound
+from dplateau.accounting.lower import interval_bound, line_bound, lower_bound
 from dplateau.accounting.moves import Move
 from dplateau.accounting.walks import walk
 from dplateau.accounting.worlds import Stage, draw
@@ -158,9 +157,9 @@ def test_squaring_stepping_and_stationary_law_agree():
 def test_projected_steps_are_the_steps(cases):
     move = Move(cases, 1.0)
     law = walk([(move, 6_000)], move, lower=-125, upper=125)
-    points, weights = kernels.quadrature(-125, 125, 1.0)
-    masses = kernels.kernel_of(move, np.zeros(1), points, weights).toarray()[0]
-    backward = kernels.kernel_of(move, points, points, weights).T.tocsr()
+    grid = law.grid
+    masses = grid.landing(move, np.zeros(1)).toarray()[0]
+    backward = grid.kernel(move).T.tocsr()
     for _ in range(5_999):
         masses = backward @ masses
     assert np.abs(law.masses - masses / masses.sum()).sum() <= law.error
@@ -178,13 +177,14 @@ def test_wide_intervals_are_not_shortened():
     assert wide[3] == pytest.approx(wide[4], rel=1e-4)
 
 
-def test_quadrature_is_converged(monkeypatch):
+def test_panels_are_converged(monkeypatch):
     move = Move(((0.9, 0.999, -0.02), (0.1, 1.0, 0.2)), 1.0)
     at = np.linspace(-15, 15, 61)
     coarse = walk([(move, 300)], move, lower=-16, upper=16)
-    monkeypatch.setattr("dplateau.accounting.kernels.NODES_PER_PANEL", 30)
+    monkeypatch.setattr("dplateau.accounting.panels.PANEL", 3.0)
+    monkeypatch.setattr("dplateau.accounting.walks._RESOLVED", 0.3)
     fine = walk([(move, 300)], move, lower=-16, upper=16)
-    assert coarse.points.size < fine.points.size
+    assert coarse.masses.size < fine.masses.size
     assert coarse.cdf(at) == pytest.approx(fine.cdf(at), rel=2e-10, abs=1e-14)
     assert coarse.at_least(at) == pytest.approx(fine.at_least(at), rel=2e-10, abs=1e-14)
 
@@ -385,15 +385,3 @@ def test_limits():
     assert lower_bound(shown, 1e-5) == pytest.approx(gdp_epsilon(2.0, 1e-5), rel=1e-6)
     with pytest.raises(dp.PlanError, match="delta"):
         lower_bound(everywhere, 0.0)
-
-
-def test_laws_of_the_last_iterate():
-    left, right = last_iterate(plan_with(0.5, 1.0, iterations=30))
-    assert left.cdf(0.0)[0] > 0.5 > right.cdf(0.0)[0]
-    assert best_threshold(left, right, 1e-5) == pytest.approx(
-        lower_bound(plan_with(0.5, 1.0, iterations=30), 1e-5), rel=1e-9
-    )
-    with pytest.raises(dp.PlanError, match="bounded domain"):
-        last_iterate(plan_with(0.5, 1.0, diameter=math.inf))
-    with pytest.raises(dp.PlanError, match="too long"):
-        last_iterate(plan_with(0.5, 1.0, diameter=1e9))

@@ -18,24 +18,41 @@ from dplateau.accounting.walks import Law
 Vector = NDArray[np.float64]
 
 QUADRATURE_MARGIN = 1e-9  # relative; measured by refining the quadrature
+ROUNDING_MARGIN = 1e-16  # relative; measured by refining: below a tenth of it
 ABSOLUTE_MARGIN = 1e-13
+PER_PANEL = 16  # thresholds on a panel, besides those at equal distances
 
 
 def best_threshold(left: Law, right: Law, delta: float) -> float:
     """The largest epsilon that a threshold event proves, in either order.
 
     Any event ``E`` with ``P[E] > e**eps Q[E] + delta`` refutes ``(eps, delta)``; the walks have a
-    monotone likelihood ratio, so none beats the best threshold.
+    monotone likelihood ratio, so none beats the best threshold (docs/theory.md#section-9).
     """
-    at = np.linspace(right.lower, right.upper, 1201)
-    absolute = ABSOLUTE_MARGIN + max(left.error, right.error)
-    best = 0.0
-    for likely, rare in (
-        (right.at_least(at[1:]), left.at_least(at[1:])),
-        (left.cdf(at[:-1]), right.cdf(at[:-1])),
-    ):
-        best = max(best, refuted(likely, rare, delta, QUADRATURE_MARGIN, absolute))
-    return best
+    edges = right.grid.edges
+    steps = np.linspace(0.0, 1.0, PER_PANEL, endpoint=False)
+    inside = (edges[:-1, None] + np.diff(edges)[:, None] * steps).ravel()
+    at = np.unique(np.r_[np.linspace(right.lower, right.upper, 1201), inside])
+    # Rounding in steps that hardly change anything adds up over (length/spread)**2 of them.
+    spreads = (right.upper - right.lower) / min(left.last.spread, right.last.spread)
+    relative = QUADRATURE_MARGIN + ROUNDING_MARGIN * spreads**2
+    high, low = at[1:], at[:-1]
+    return max(
+        refuted(
+            right.at_least(high) - right.doubt_above(high),
+            left.at_least(high) + left.doubt_above(high),
+            delta,
+            relative,
+            ABSOLUTE_MARGIN,
+        ),
+        refuted(
+            left.cdf(low) - left.doubt_below(low),
+            right.cdf(low) + right.doubt_below(low),
+            delta,
+            relative,
+            ABSOLUTE_MARGIN,
+        ),
+    )
 
 
 def refuted(likely: Vector, rare: Vector, delta: float, relative: float, absolute: float) -> float:

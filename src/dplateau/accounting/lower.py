@@ -13,10 +13,9 @@ from scipy.optimize import minimize_scalar
 
 from dplateau.accounting.events import best_threshold, gaussian_bound
 from dplateau.accounting.line import MOST_VARYING_STEPS, line_bound, worst_position
-from dplateau.accounting.walks import Law
 from dplateau.accounting.worlds import MOST_JITTER, draw, interval
 from dplateau.batches import REPLACE_ONE, Cyclic, Poisson
-from dplateau.errors import PlanError, probability
+from dplateau.errors import probability
 from dplateau.plan import Plan
 
 
@@ -64,39 +63,6 @@ def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
     if math.isfinite(plan.diameter):
         best = max(best, interval_bound(plan, delta, strongest=strongest))
     return best
-
-
-def last_iterate(plan: Plan) -> tuple[Law, Law]:
-    """Exact laws of the last iterate in the two worlds of section 9: leaning left, leaning right.
-
-    Parameters
-    ----------
-    plan : Plan
-        With noise, a bounded domain and few enough steps (or narrow enough a domain) that the
-        walk on the *whole* interval can be followed.
-
-    Returns
-    -------
-    tuple of Law
-
-    Examples
-    --------
-    >>> from dplateau import FullBatch, L2Ball
-    >>> plan = Plan(records=100, batches=FullBatch(), iterations=50, step_size=1.0,
-    ...             noise_multiplier=100.0, lipschitz=1.0, smoothness=0.0, domain=L2Ball(5.0))
-    >>> left, right = last_iterate(plan)
-    >>> bool(left.cdf(0.0) > 0.5 > right.cdf(0.0))
-    True
-    """
-    if not math.isfinite(plan.diameter):
-        raise PlanError("the law is followed on an interval: give the plan a bounded domain.")
-    found = interval(plan, plan.diameter)
-    if found is None or found.length < plan.diameter:
-        raise PlanError(
-            f"an interval of {plan.diameter:g} is too long for noise this fine. Use a smaller "
-            "domain, fewer steps or more noise."
-        )
-    return found.laws()
 
 
 # -- on an interval ---------------------------------------------------------------------------

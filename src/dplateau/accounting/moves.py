@@ -58,8 +58,8 @@ class Move:
         return total / (self.spread * math.sqrt(2 * math.pi))
 
 
-# A walk's programme: steps or sub-programmes, each with how often it is repeated. A single step may
-# be repeated infinitely often: its stationary law is then the start of what follows.
+# A walk's programme: steps or sub-programmes, each with how often it is repeated. The first may be
+# repeated infinitely often: its stationary law is then the start of what follows.
 Programme: TypeAlias = Sequence[tuple[Union[Move, "Programme"], float]]
 
 
@@ -80,9 +80,22 @@ def steps_in(item: Move | Programme) -> float:
     return 1 if isinstance(item, Move) else sum(n * steps_in(part) for part, n in item)
 
 
-def single(item: Move | Programme) -> Move:
-    assert isinstance(item, Move), "only a single step has its stationary law computed"
-    return item
+def average(item: Move | Programme) -> tuple[float, float]:
+    """Slope and shift of the average step."""
+    if isinstance(item, Move):
+        return sum(p * a for p, a, _ in item.cases), sum(p * v for p, _, v in item.cases)
+    parts = [(n * steps_in(part), average(part)) for part, n in item]
+    total = sum(n for n, _ in parts)
+    return sum(n * a for n, (a, _) in parts) / total, sum(n * v for n, (_, v) in parts) / total
+
+
+def trends(programme: Programme) -> Iterator[tuple[float, float]]:
+    """Average steps of everything that is repeated: they decide what a law looks like."""
+    for item, times in programme:
+        if times > 1:
+            yield average(item)
+        if not isinstance(item, Move):
+            yield from trends(item)
 
 
 def peel(

@@ -1,68 +1,103 @@
 """Exact laws of one-dimensional walks: the processes that no privacy bound may go below.
 
 Every step of such a walk is ``w <- clip(a w + v + spread * Z)``, with ``(a, v)`` drawn from a few
-known pairs. Between the two ends its law has a smooth density, at each end an atom. Composite
-Gauss-Legendre quadrature follows it to about twelve digits, whatever the number of steps.
+known pairs. Between the two ends its law has a smooth density, at each end an atom. Polynomials on
+panels follow it to about ten digits, whatever the number of steps (docs/theory.md#section-9).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 
-from dplateau.accounting.kernels import REACH, kernel_of, push, quadrature, stationary
-from dplateau.accounting.moves import Move, Programme, least_spread, peel, single
+from dplateau.accounting.kernels import push, stationary
+from dplateau.accounting.moves import (
+    Move,
+    Programme,
+    least_spread,
+    moves_in,
+    peel,
+    steps_in,
+    trends,
+)
+from dplateau.accounting.panels import PANEL, REACH, Panels, even_panels, graded_panels
 
 Vector = NDArray[np.float64]
+
+MOST_KINDS = 8  # programmes of more different steps than this are followed one by one
+_RESOLVED = 4.0  # panels of so many times the scale on which a law varies resolve it
+_ECHOES = 3  # how many hits away from an end its atom still shows
 
 
 @dataclass(frozen=True)
 class Law:
     """The exact law of a clipped walk's last position.
 
-    It is kept as the law *before* the last step (points and masses) and that step itself, so that
-    every probability is a smooth integral and exact to rounding.
+    It is kept as the law *before* the last step (panels and masses) and that step itself, so that
+    every probability is a smooth integral.
 
     Parameters
     ----------
-    lower, upper : float
-        The ends of the interval.
-    points, masses : ndarray
-        Quadrature form of the law before the last step; the first and last point are the atoms.
+    grid : Panels
+        The interval.
+    masses : ndarray
+        The law before the last step, on the grid.
     last : Move
         The last step.
-    error : float
-        Estimate of the total variation distance by which the law may be off, beyond rounding.
+    doubts : ndarray, optional
+        By how much each of the masses may be off, beyond rounding (an estimate).
     """
 
-    lower: float
-    upper: float
-    points: Vector
+    grid: Panels
     masses: Vector
     last: Move
-    error: float = 0.0
+    doubts: Vector = field(default_factory=lambda: np.zeros(1))
+
+    @property
+    def lower(self) -> float:
+        """The left end."""
+        return float(self.grid.edges[0])
+
+    @property
+    def upper(self) -> float:
+        """The right end."""
+        return float(self.grid.edges[-1])
+
+    @property
+    def error(self) -> float:
+        """Total variation distance by which the law may be off, beyond rounding."""
+        return float(self.doubts.sum())
 
     def cdf(self, x: ArrayLike) -> Vector:
         """``P[w <= x]``: 0 left of the interval, 1 from its right end on."""
         x = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        inside = _below(x, self.points, self.masses, self.last)
+        inside = self.grid.below(x, self.masses, self.last)
         return np.where(x < self.lower, 0.0, np.where(x >= self.upper, 1.0, inside))
 
     def at_least(self, x: ArrayLike) -> Vector:
         """``P[w >= x]``, the atom at the right end included; accurate for small values."""
         x = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        inside = _below(-x, -self.points, self.masses, self.last.mirrored())
+        seen = self.mirrored()
+        inside = seen.grid.below(-x, seen.masses, seen.last)
         return np.where(x <= self.lower, 1.0, np.where(x > self.upper, 0.0, inside))
 
-    def density(self, x: ArrayLike) -> Vector:
-        """Density strictly between the ends."""
-        x = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        inside = self.masses @ self.last.density(x, self.points)
-        return np.where((x > self.lower) & (x < self.upper), inside, 0.0)
+    def doubt_below(self, x: Vector) -> Vector:
+        """By how much ``P[w <= x]`` may be off: the doubts about where one can come from."""
+        if self.doubts.size == 1:
+            return np.full(x.size, self.error)
+        limit = np.full(x.size, -math.inf)
+        for _, a, v in self.last.cases:
+            room = x + REACH * self.last.spread - v
+            limit = np.maximum(limit, room / a if a > 0 else math.inf)
+        count = np.searchsorted(self.grid.points, limit, side="right")
+        return np.asarray(np.r_[0.0, np.cumsum(self.doubts)][count])
+
+    def doubt_above(self, x: Vector) -> Vector:
+        """By how much ``P[w >= x]`` may be off."""
+        return self.mirrored().doubt_below(-x)
 
     @property
     def atoms(self) -> tuple[float, float]:
@@ -70,15 +105,9 @@ class Law:
         return float(self.cdf(self.lower)[0]), float(self.at_least(self.upper)[0])
 
     def mirrored(self) -> Law:
-        """The law seen in a mirror at the interval's centre (which must be 0)."""
-        return Law(
-            -self.upper,
-            -self.lower,
-            -self.points[::-1],
-            self.masses[::-1],
-            self.last.mirrored(),
-            self.error,
-        )
+        """The law seen in a mirror at 0."""
+        grid = Panels(-self.grid.edges[::-1])
+        return Law(grid, self.masses[::-1], self.last.mirrored(), self.doubts[::-1])
 
 
 def walk(
@@ -90,7 +119,8 @@ def walk(
     ----------
     before : sequence of (Move or programme, repeats)
         All steps but the last, in order. Nested programmes are repeated as a whole, by repeated
-        squaring where that is cheaper. ``math.inf`` repeats of a step give its stationary law.
+        squaring where that is cheaper. ``math.inf`` repeats of the first item give its stationary
+        law.
     last : Move
         The last step.
     lower, upper : float
@@ -113,33 +143,36 @@ def walk(
     True
     """
     centre = 0.5 * (lower + upper) if start is None else start
+    grid = suitable_panels(before, last, lower=lower, upper=upper)
     if not before:
-        return Law(lower, upper, np.array([centre]), np.array([1.0]), last)
-    points, weights = quadrature(lower, upper, least_spread(before, last))
+        return Law(grid, grid.point_mass(centre), last)
     (first, repeats), *rest = before
     if repeats == math.inf:
-        masses = stationary(single(first), points, weights)
-        masses, error = push(masses, rest, points, weights)
-        return Law(lower, upper, points, masses, last, error)
+        masses, doubts = push(stationary(first, grid), rest, grid)
+        return Law(grid, masses, last, doubts)
     # The start is a point, not a density: take the first step apart.
     head, remaining = peel(first, repeats)
-    masses = kernel_of(head, np.array([centre]), points, weights).toarray()[0]
-    masses, error = push(masses, [*remaining, *rest], points, weights)
-    return Law(lower, upper, points, masses, last, error)
+    masses = grid.landing(head, np.array([centre])).toarray()[0]
+    masses, doubts = push(masses, [*remaining, *rest], grid)
+    return Law(grid, masses, last, doubts)
 
 
-def _below(x: Vector, points: Vector, masses: Vector, move: Move) -> Vector:
-    """Chance to land at or below each ``x``; only starts within reach need an integral."""
-    total = np.zeros(x.size)
-    for p, a, v in move.cases:
-        centre = a * points + v
-        order = np.argsort(centre)
-        centre, mass = centre[order], masses[order]
-        low = np.searchsorted(centre, x - REACH * move.spread)
-        high = np.searchsorted(centre, x + REACH * move.spread)
-        index = low[:, None] + np.arange(max(1, int((high - low).max())))
-        fresh = index < high[:, None]
-        index = np.minimum(index, centre.size - 1)
-        chance = ndtr((x[:, None] - centre[index]) / move.spread)
-        total += p * (np.r_[0.0, np.cumsum(mass)][low] + (chance * mass[index] * fresh).sum(axis=1))
-    return total
+def suitable_panels(before: Programme, last: Move, *, lower: float, upper: float) -> Panels:
+    """Panels that resolve a walk at half of its time, and what stays sharp for ever.
+
+    Half of the steps smooth the law, the other half the event's probability (`Panels`). Sharp for
+    ever are the ends, and the places to which hits larger than the noise send the atoms there.
+    """
+    spread = least_spread(before, last)
+    kinds = moves_in([*before, (last, 1)])
+    if len(kinds) > MOST_KINDS:
+        return even_panels(lower, upper, spread)
+    longest = _RESOLVED * spread * math.sqrt(max(1.0, steps_in(before)) / 2)
+    for slope, shift in trends(before):
+        if shift:
+            longest = min(longest, _RESOLVED * spread**2 / abs(shift))
+        if abs(slope) < 1:
+            longest = min(longest, _RESOLVED * spread / math.sqrt(1 - slope**2))
+    hits = {v for move in kinds for _, _, v in move.cases if abs(v) > PANEL * spread}
+    echoes = {(lower if v > 0 else upper) + k * v for v in hits for k in range(1, 1 + _ECHOES)}
+    return graded_panels(lower, upper, spread, longest, tuple(echoes))

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from scipy.stats import binom
 
-from dplateau.accounting.kernels import NODES_PER_PANEL, PANEL, node_count
 from dplateau.accounting.moves import Move, Programme
+from dplateau.accounting.panels import node_count
 from dplateau.accounting.walks import Law, walk
 from dplateau.batches import (
     ADD_OR_REMOVE_ONE,
@@ -32,11 +33,11 @@ from dplateau.plan import Plan
 MOST_JITTER = 0.02
 _NO_JITTER = 1e-7
 
-MOST_SQUARED = 500  # nodes of a kernel that is squared repeatedly: seconds for any exponent
-MOST_SOLVED = 12_000  # nodes of a kernel that is factorised
-MOST_WORK = 1e8  # nodes times steps times width of a kernel, followed step by step
-MOST_STEPS = 3_000  # separate kernels built for a varying schedule
-MOST_BUILT = 2e7  # entries of all of them
+MOST_STEPS = 20_000  # different steps that are followed one by one
+MOST_BUILT = 3e8  # entries of the kernels of all of them
+MOST_SPREADS = 1e6  # beyond this length rounding takes over
+MOST_EXPONENT = 400.0  # length times drift over variance: ten times what a tail can show
+_UNFELT = 15.0  # spreads of the law beyond which ends do not matter (1e-50)
 _WIDTH = 70  # nodes within reach of one step
 # Two copies of a walk on an interval of length D have met after this many times
 # ((D + sqrt(pi/2) spread) / spread)**2 steps, but for 1e-20 (theory, section 6).
@@ -282,7 +283,7 @@ class Interval:
             return [([(move, before)] if before else [], move) for move in pair]
         period = plan.batches.per_epoch(plan.records)
         quiet = stage.quiet(self._drift(stage, extra))
-        epochs, head = divmod(int(before), period)
+        epochs, head = (math.inf, 0) if before == math.inf else divmod(int(before), period)
         found: list[tuple[Programme, Move]] = []
         for move in pair:
             epoch: Programme = [(move, 1), (quiet, period - 1)] if period > 1 else [(move, 1)]
@@ -307,7 +308,10 @@ class Interval:
                 pair = (stage.quiet(self._drift(stage, extra)),) * 2
             for path, move in zip(paths, pair, strict=True):
                 path.append(move)
-        return [([(move, 1) for move in path[:-1]], path[-1]) for path in paths]
+        return [
+            ([(move, len(list(run))) for move, run in groupby(path[:-1])], path[-1])
+            for path in paths
+        ]
 
 
 def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None:
@@ -325,31 +329,32 @@ def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None
     )
     longest = length
     while length > 1e-3 * min(longest, float(spreads.min())):
-        steps = _affordable(spreads, length)
-        if steps == total:
-            return Interval(plan, length, steps, position)
-        if steps and float((spreads[-steps:] ** 2).sum()) >= _forgotten(
-            length, float(spreads[-steps:].max())
-        ):
+        steps = _needed(spreads, length, total)
+        if steps and _affordable(spreads[-steps:], length):
             return Interval(plan, length, steps, position)
         length *= 0.8
     return None
 
 
 def _constant_interval(plan: Plan, length: float, position: int) -> Interval:
-    spread = plan.step_size.largest(1) * plan.sigma
-    cyclic = isinstance(plan.batches, Cyclic)
-    # Epochs must be squared or followed step by step; a single step has cheaper ways.
-    nodes: float = MOST_SOLVED
-    if cyclic:
-        nodes = max(MOST_SQUARED, min(nodes, MOST_WORK / (_WIDTH * plan.iterations)))
-    length = min(length, nodes * spread * PANEL / NODES_PER_PANEL)
+    eta = plan.step_size.largest(1)
+    stage = Stage(plan, draw(plan), eta, eta * plan.sigma, length)
+    spread, lean = stage.spread, stage.lean
+    if isinstance(plan.batches, Cyclic):
+        lean /= plan.batches.per_epoch(plan.records)
+    # What is cut off here the walks do not reach, or no event that can be computed needs.
+    reach = lean * plan.iterations + _UNFELT * spread * math.sqrt(plan.iterations)
+    slope = 1 - eta * plan.regularization
+    if 0 <= slope < 1:
+        settled = lean / (1 - slope) + _UNFELT * spread / math.sqrt(1 - slope**2)
+        reach = min(reach, settled)
+    length = min(length, 2 * (reach + stage.push), MOST_SPREADS * spread)
+    if lean > 0:
+        length = min(length, MOST_EXPONENT * spread**2 / lean)
     enough = math.ceil(_forgotten(length, spread) / spread**2) + 2
-    if plan.iterations >= enough:
-        steps: float = enough if cyclic else math.inf
-    else:
-        steps = plan.iterations
-    return Interval(plan, length, steps, position)
+    return Interval(
+        plan, length, math.inf if plan.iterations >= enough else plan.iterations, position
+    )
 
 
 def _forgotten(length: float, spread: float) -> float:
@@ -357,25 +362,37 @@ def _forgotten(length: float, spread: float) -> float:
     return _FORGETS * (length + math.sqrt(math.pi / 2) * spread) ** 2
 
 
-def _affordable(spreads: np.ndarray, length: float) -> int:
-    """How many last steps can be followed: small ones need a finer grid."""
-    steps = spreads.size
-    while steps:
-        nodes = node_count(length, float(spreads[-steps:].min()))
-        if nodes <= MOST_SOLVED and steps * nodes * min(nodes, _WIDTH) <= MOST_BUILT:
-            return int(steps)
-        steps = steps * 3 // 4
-    return 0
+def _needed(spreads: np.ndarray, length: float, total: int) -> int:
+    """How many last steps forget the start, or lead back to it; 0 if all that are given do not."""
+    forgotten = _forgotten(length, float(spreads.max()))
+    energy = np.cumsum(spreads[::-1] ** 2)
+    steps = int(np.searchsorted(energy, forgotten)) + 1
+    if steps <= spreads.size:
+        return steps
+    return total if spreads.size == total else 0
+
+
+def _affordable(spreads: np.ndarray, length: float) -> bool:
+    """Whether so many steps can be followed in seconds: small ones need a finer grid."""
+    nodes = node_count(length, float(spreads.min()))
+    return bool(spreads.size * nodes * min(nodes, _WIDTH) <= MOST_BUILT)
 
 
 def _are_mirrored(left: tuple[Programme, Move], right: tuple[Programme, Move]) -> bool:
-    """Whether one world is the mirror image of the other (nested programmes are not looked at)."""
-    if len(left[0]) != len(right[0]) or not _mirror_images(left[1], right[1]):
+    """Whether one world is the mirror image of the other."""
+    return _mirror_images(left[1], right[1]) and _mirror_programmes(left[0], right[0])
+
+
+def _mirror_programmes(one: Programme, two: Programme) -> bool:
+    if len(one) != len(two):
         return False
-    return all(
-        isinstance(one, Move) and isinstance(two, Move) and _mirror_images(one, two)
-        for (one, _), (two, _) in zip(left[0], right[0], strict=True)
-    )
+    for (left, _), (right, _) in zip(one, two, strict=True):
+        if isinstance(left, Move) != isinstance(right, Move):
+            return False
+        same = _mirror_images if isinstance(left, Move) else _mirror_programmes
+        if not same(left, right):  # type: ignore[arg-type]
+            return False
+    return True
 
 
 def _mirror_images(one: Move, two: Move) -> bool:
