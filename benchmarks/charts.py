@@ -19,6 +19,16 @@ TITLES = {
     "diabetes": "diabetes",
     "california_like": "California-like",
 }
+OTHER_TITLES = {
+    "wine": "wine (133 rows, 13 features, 3 classes)",
+    "few": "few (300 rows, 5 features, loose bounds)",
+    "wide": "wide (5,000 rows, 1,000 features)",
+    "rare": "rare (15,000 rows, one in ten positive, loose bounds)",
+    "cover_like": "covertype-like (45,000 rows, 54 features, 7 classes, the rarest 0.5 %)",
+    "many": "many (200,000 rows, 20 features, loose bounds)",
+    "few_targets": "few targets (300 rows, 5 features, loose bounds, R²)",
+    "many_targets": "many targets (50,000 rows, 50 features, loose bounds, R²)",
+}
 
 
 def draw(results: dict[str, list[Json]], folder: Path) -> dict[str, str]:
@@ -43,27 +53,31 @@ def _figure(columns: int, rows: int = 1, width: float = 4.2, height: float = 3.3
 
 
 def accountants(records: list[Json]) -> Any:
-    """Seconds for epsilon(delta) against T, one panel per sampling probability."""
+    """Seconds for epsilon(delta) against T, one panel per q; a cross is a question unanswered."""
     asked = [r for r in records if r["parameters"]["question"] == "epsilon"]
-    samplings = sorted({r["parameters"]["sampling"] for r in asked})[:5]
-    figure, axes = _figure(len(samplings))
-    for axis, sampling in zip(axes[0], samplings, strict=True):
+    asked = [r for r in asked if number(r["parameters"]["steps"]) < math.inf]
+    samplings = sorted({r["parameters"]["sampling"] for r in asked})
+    lengths = [r["parameters"]["steps"] for r in asked]
+    figure, axes = _panels(len(samplings) + 1, columns=3)
+    for axis, sampling in zip(axes, samplings, strict=False):
         for i, name in enumerate(accountant_names()):
-            points = sorted(
-                (number(r["parameters"]["steps"]), max(r["numbers"]["seconds"], 1e-4))
-                for r in asked
-                if accountant_name(r) == name
-                and r["parameters"]["sampling"] == sampling
-                and r["status"] == "ok"
-                and number(r["parameters"]["steps"]) < math.inf
+            found = [r for r in asked if accountant_name(r) == name]
+            found = [r for r in found if r["parameters"]["sampling"] == sampling]
+            style = {"ls": DASHES[i], "marker": MARKERS[i], "color": f"C{i}", "ms": 4}
+            answers = [r for r in found if r["status"] == "ok"]
+            seconds = [max(r["numbers"]["seconds"], 1e-4) for r in answers]
+            axis.plot([r["parameters"]["steps"] for r in answers], seconds, label=name, **style)
+            silent = [r for r in found if r["status"] in ("timeout", "error")]
+            axis.plot(
+                [r["parameters"]["steps"] for r in silent],
+                [r["parameters"]["cap"] * 1.25**i for r in silent],  # beside each other
+                "x",
+                color=f"C{i}",
             )
-            if points:
-                axis.loglog(
-                    *zip(*points, strict=True), DASHES[i], marker=MARKERS[i], label=name, ms=4
-                )
         axis.axhline(asked[0]["parameters"]["cap"], color="grey", lw=0.8)
-        axis.set(title=f"q = {sampling:g}", xlabel="iterations T", ylabel="processor seconds")
-    axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))
+        axis.set(xscale="log", yscale="log", title=f"q = {sampling:g}", xlabel="iterations T")
+        axis.set(ylabel="processor seconds", xlim=(min(lengths) / 2, max(lengths) * 2))
+    _shared_legend(axes, len(samplings))
     figure.tight_layout()
     return figure
 
@@ -89,33 +103,62 @@ def speed(records: list[Json]) -> Any:
 def utility_chart(records: list[Json]) -> Any:
     """Score against epsilon, one panel per data set and relation."""
     table = utility(records)
-    sets = sorted({data for data, _, _ in table})
-    relations = ("replace_one", "add_or_remove_one")
-    figure, axes = _figure(len(sets), 2, width=3.6, height=3.0)
+    pairs = [
+        (data, relation)
+        for data in TITLES
+        for relation in ("replace_one", "add_or_remove_one")
+        if any(key[:2] == (data, relation) for key in table)
+    ]
+    if not pairs:
+        return None
+    figure, axes = _panels(len(pairs) + 1, columns=4)
     contenders = sorted({c for _, r, c in table if r != "none"}, key=_ours_first)
-    for row, relation in enumerate(relations):
-        for axis, data in zip(axes[row], sets, strict=True):
-            for i, contender in enumerate(contenders):
-                found = table.get((data, relation, contender), {})
-                if found:
-                    _line(axis, found, contender, i)
-            ceiling = table.get((data, "none", "non-private"), {}).get(0.0)
-            if ceiling:
-                axis.axhline(spread(ceiling)[0], color="black", lw=0.8, label="non-private")
-            axis.set(title=f"{TITLES[data]}, {relation}", xscale="log", xlabel="ε")
-            axis.title.set_fontsize(8)
-            low, high = axis.get_ylim()
-            axis.set_ylim(max(low, -0.2), high)
-        axes[row][0].set_ylabel("accuracy or R²")
-        handles, labels = [], []
-        for axis in axes[row]:
-            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-                if label not in labels:
-                    handles.append(handle)
-                    labels.append(label)
-        axes[row][-1].legend(handles, labels, fontsize=7, bbox_to_anchor=(1.02, 1.0))
+    for axis, (data, relation) in zip(axes, pairs, strict=False):
+        rows = {c: table.get((data, relation, c), {}) for c in contenders}
+        for i, contender in enumerate(contenders):
+            if rows[contender]:
+                _line(axis, rows[contender], contender, i)
+        ceiling = table.get((data, "none", "non-private"), {}).get(0.0)
+        if ceiling:
+            axis.axhline(spread(ceiling)[0], color="black", lw=0.8, label="non-private")
+        axis.set(title=f"{TITLES[data]}, {relation}", xscale="log", xlabel="ε")
+        epsilons = sorted({e for row in rows.values() for e in row})
+        axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+        axis.minorticks_off()
+        axis.title.set_fontsize(9)
+        axis.set_ylim(*_score_range(rows, ceiling))
+    _shared_legend(axes, len(pairs))
     figure.tight_layout()
     return figure
+
+
+def _score_range(
+    rows: dict[str, dict[float, list[float]]], ceiling: list[float] | None
+) -> tuple[float, float]:
+    """From the lowest mean, but no lower than a useless model, to the best; a little air."""
+    means = [spread(scores)[0] for row in rows.values() for scores in row.values()]
+    means += [spread(ceiling)[0]] if ceiling else []
+    low, high = max(min(means), -0.2), max(means)
+    air = max(0.08 * (high - low), 0.002)
+    return low - air, high + air
+
+
+def _panels(count: int, columns: int) -> tuple[Any, list[Any]]:
+    """A figure of at least so many panels, row by row."""
+    columns = min(columns, count)
+    figure, axes = _figure(columns, math.ceil(count / columns), width=3.7, height=2.9)
+    return figure, list(axes.flat)
+
+
+def _shared_legend(axes: list[Any], used: int) -> None:
+    """One legend for all panels in the first panel that is free; the others are left blank."""
+    found: dict[str, Any] = {}
+    for axis in axes[:used]:
+        handles, labels = axis.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    for axis in axes[used:]:
+        axis.axis("off")
+    axes[used].legend(found.values(), found.keys(), fontsize=9, loc="center")
 
 
 def _line(axis: Any, found: dict[float, list[float]], label: str, i: int) -> None:

@@ -86,7 +86,8 @@ def missing(name: str) -> str:
     return ""
 
 
-def _unit(rows: NDArray[np.floating]) -> Array:
+def unit(rows: NDArray[np.floating]) -> Array:
+    """Rows scaled to norm one."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     # A hair below one, so that no library finds a rounding error above the bound.
     return np.asarray(rows / np.maximum(norms, 1e-12) * (1 - 1e-6), dtype=np.float32)
@@ -108,7 +109,7 @@ def _adult(seed: int) -> Problem:
     for name in [*names, "race", "sex", "native-country"]:
         # Every category of the published codebook occurs, so listing them reveals nothing.
         columns += [table[name] == category for category in sorted(table[name].unique())]
-    X = _unit(np.column_stack(columns).astype(np.float64))
+    X = unit(np.column_stack(columns).astype(np.float64))
     y = (table["income"] == ">50K").to_numpy().astype(np.int64)
     n = len(train)
     return Problem("adult", X[:n], y[:n], X[n:], y[n:], 2)
@@ -116,20 +117,20 @@ def _adult(seed: int) -> Problem:
 
 def _mnist(seed: int) -> Problem:
     with np.load(SHARED / "mnist.npz") as stored:
-        rows = [_unit(stored[f"X_{part}"] / np.float32(255)) for part in ("train", "test")]
+        rows = [unit(stored[f"X_{part}"] / np.float32(255)) for part in ("train", "test")]
         labels = [stored[f"y_{part}"].astype(np.int64) for part in ("train", "test")]
     return Problem("mnist", rows[0], labels[0], rows[1], labels[1], 10)
 
 
 def _digits(seed: int) -> Problem:
     X, y = sklearn.datasets.load_digits(return_X_y=True)
-    return _split("digits", _unit(X / 16), y, 10, seed)
+    return split("digits", unit(X / 16), y, 10, seed)
 
 
 def _breast_cancer(seed: int) -> Problem:
     X, y = sklearn.datasets.load_breast_cancer(return_X_y=True)
     scaled = 2 * np.clip(X / np.concatenate(list(BREAST_CANCER_LIMITS.values())), 0, 1) - 1
-    return _split("breast_cancer", _unit(scaled), y, 2, seed)
+    return split("breast_cancer", unit(scaled), y, 2, seed)
 
 
 def _diabetes(seed: int) -> Problem:
@@ -137,7 +138,7 @@ def _diabetes(seed: int) -> Problem:
     low, high = np.array(list(DIABETES_RANGES.values())).T
     scaled = 2 * np.clip((X - low) / (high - low), 0, 1) - 1
     target = 2 * (y - DIABETES_TARGET[0]) / (DIABETES_TARGET[1] - DIABETES_TARGET[0]) - 1
-    return _split("diabetes", _bounded(scaled), target, 0, seed)
+    return split("diabetes", bounded(scaled), target, 0, seed)
 
 
 def _california_like(seed: int) -> Problem:
@@ -160,15 +161,16 @@ def _california_like(seed: int) -> Problem:
     low, high = np.array(ranges).T
     scaled = 2 * np.clip((np.column_stack(columns) - low) / (high - low), 0, 1) - 1
     target = 2 * (np.clip(price, 0.15, 5.0) - 0.15) / 4.85 - 1
-    return _split("california_like", _bounded(scaled), target, 0, seed)
+    return split("california_like", bounded(scaled), target, 0, seed)
 
 
-def _bounded(scaled: NDArray[np.floating]) -> Array:
+def bounded(scaled: NDArray[np.floating]) -> Array:
     """Columns in [-1, 1] to rows of norm at most one, keeping their lengths' information."""
     return np.asarray(scaled / np.sqrt(scaled.shape[1]), dtype=np.float32)
 
 
-def _split(name: str, X: Array, y: NDArray[np.generic], classes: int, seed: int) -> Problem:
+def split(name: str, X: Array, y: NDArray[np.generic], classes: int, seed: int) -> Problem:
+    """Three quarters to train on, chosen by the seed."""
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=100 + seed)
     return Problem(name, X, y, X_test, y_test, classes)
 

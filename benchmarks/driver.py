@@ -18,6 +18,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "speed": ("benchmarks.speed",),
     "steps": ("benchmarks.steps",),
     "utility": ("benchmarks.utility_peers",),
+    "other": ("benchmarks.other",),
     "growing": ("benchmarks.growing",),
 }
 

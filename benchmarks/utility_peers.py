@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import dplateau
-from benchmarks import datasets, output_perturbation
+from benchmarks import datasets, other_sets, output_perturbation
 from benchmarks.datasets import Problem
 from benchmarks.environments import Absent, ask
 from benchmarks.store import Json, Task
@@ -58,14 +58,14 @@ def tasks(size: str) -> Iterator[Task]:
     seeds = list(range(grid["seeds"]))
     for name in sorted(grid["sets"], key=lambda s: ("mnist" in s, "adult" in s)):
         if datasets.missing(name):
-            yield _task(name, "all", REPLACE, 0.0, seeds, lambda *_, n=name: _not_here(n))
+            yield task_of(name, "all", REPLACE, 0.0, seeds, lambda *_, n=name: _not_here(n))
             continue
-        yield _task(name, "non-private", "none", 0.0, seeds, non_private)
+        yield task_of(name, "non-private", "none", 0.0, seeds, non_private)
         # One and four first: an interrupted run has then measured what is asked most.
         for epsilon in sorted(grid["epsilons"], key=lambda e: (e not in (1.0, 4.0), e)):
             for (contender, relation), scores in CONTENDERS.items():
                 few = seeds[:2] if name == "mnist" and contender in SLOW_ON_MNIST else seeds
-                yield _task(name, contender, relation, epsilon, few, scores)
+                yield task_of(name, contender, relation, epsilon, few, scores)
 
 
 def measurements(size: str) -> Iterator[Json]:
@@ -74,9 +74,16 @@ def measurements(size: str) -> Iterator[Json]:
         yield {"name": task.name, "parameters": task.parameters, **task.measure()}
 
 
-def _task(
-    name: str, contender: str, relation: str, epsilon: float, seeds: list[int], scores: Scores
+def task_of(
+    name: str,
+    contender: str,
+    relation: str,
+    epsilon: float,
+    seeds: list[int],
+    scores: Scores,
+    benchmark: str = "utility",
 ) -> Task:
+    """One contender on one data set at one epsilon."""
     parameters = {
         "data": name,
         "contender": contender,
@@ -93,7 +100,7 @@ def _task(
         except Absent as reason:
             return {"status": "absent", "detail": str(reason)}
 
-    return Task("utility", f"{name} {contender} {relation} {epsilon:g}", parameters, measure)
+    return Task(benchmark, f"{name} {contender} {relation} {epsilon:g}", parameters, measure)
 
 
 def _not_here(name: str) -> Json:
@@ -102,7 +109,7 @@ def _not_here(name: str) -> Json:
 
 @cache
 def _problem(name: str, seed: int) -> Problem:
-    return datasets.load(name, seed)
+    return (datasets.LOADERS | other_sets.LOADERS)[name](seed)
 
 
 def _split_of(name: str, seed: int) -> int:
@@ -208,11 +215,13 @@ def opacus_default(relation: str) -> Scores:
 
 def opacus_grid(name: str) -> list[Json]:
     """What tuning tries: large batches (what its documentation advises), rates and epochs."""
-    small = {"digits": 134, "breast_cancer": 42, "diabetes": 33}  # an eighth of the rows
-    if name == "california_like":
+    # About an eighth of the rows; the data itself is not loaded to tell which tasks there are.
+    small = {"digits": 134, "breast_cancer": 42, "diabetes": 33, "wine": 16, "few": 32,
+             "few_targets": 32, "wide": 512}  # fmt: skip
+    if name in ("california_like", "many_targets"):
         shapes = [(1024, 20, 0.1), (1024, 20, 0.3), (256, 20, 0.3), (64, 10, 0.1)]
     elif name in small:
-        rates = (0.03, 0.1, 0.3, 1.0) if name == "diabetes" else (0.5, 2.0, 8.0)
+        rates = (0.03, 0.1, 0.3, 1.0) if name in ("diabetes", "few_targets") else (0.5, 2.0, 8.0)
         shapes = [(small[name], epochs, rate) for epochs in (10, 40) for rate in rates]
     else:
         shapes = [(1024, 20, 2.0), (1024, 20, 8.0), (1024, 20, 32.0)]

@@ -91,6 +91,19 @@ def test_scalar_losses_stay_hidden_and_softmax_is_clipped_where_it_pays():
     assert predicted_excess(chosen, 20) < predicted_excess(other, 20)
 
 
+def test_a_softmax_may_learn_as_much_as_a_logistic_loss():
+    """With a budget so large that only time limits the steps, both leave the same unlearned."""
+    rich = {"data_norm": 1.0, "epsilon": 50.0, "delta": 1e-6, "work": 1e6}
+    two = suggest_plan(LOSSES["logistic"], 1_000_000, 5, **rich)
+    left = 15**2 / (2 * 2000 * 1.5 * 4)
+    assert two.iterations == 2000
+    for classes in (3, 10):
+        loss = dp.Softmax(intercept=0.25, classes=classes)
+        plan = suggest_plan(loss, 1_000_000, 5, **rich)
+        travel = plan.iterations * plan.step_size.largest(1) * loss.augmented_norm(1.0) ** 2
+        assert classes * 15**2 / (2 * travel) == pytest.approx(left, rel=0.01)
+
+
 def test_large_data_is_sampled_within_the_work():
     plan = suggest_plan(LOSSES["logistic"], 10_000_000, 100, data_norm=1.0, **BUDGET)
     assert isinstance(plan.batches, dp.Poisson)

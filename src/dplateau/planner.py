@@ -39,6 +39,7 @@ INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
 SLOPE = 0.5  # gradients are clipped at this share of R: where all of them start in two classes
 STEP = 1.5  # step size times smoothness; 2 is the contraction limit
 LEAST_STEPS, MOST_STEPS = 20, 2000
+SOFTMAX_STEPS = 4 * MOST_STEPS  # leave as little unlearned as MOST_STEPS of a logistic loss do
 LEAST_BATCH = 256
 WORK = 3e10  # records read in all steps, times weights: well below a minute on two cores
 
@@ -227,7 +228,7 @@ def _draft(
     noise = noise_multiplier
     if noise is None:
         assert task.mu is not None
-        walk = 2 / (eta.largest(1) * alpha) if endless and alpha else min(steps, MOST_STEPS)
+        walk = 2 / (eta.largest(1) * alpha) if endless and alpha else min(steps, _most_steps(loss))
         q = batches.inclusion_probability(task.records)
         noise = q * task.hit * math.sqrt(walk) / task.mu
     return Plan(
@@ -256,7 +257,7 @@ def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
         return best_travel(loss, task.hit * lipschitz, weights, norm, privacy)
     eta = STEP / (loss.curvature * norm**2)
     sigma = non_negative("noise_multiplier", noise_multiplier) * lipschitz / task.records
-    longest = MOST_STEPS * eta
+    longest = _most_steps(loss) * eta
     settled = weights * eta * sigma**2 / 4
     left = (_reach(loss) / norm) ** 2 / 2
     return left / settled if settled > left / longest else longest
@@ -269,24 +270,33 @@ def _step_and_steps(
     norm = loss.augmented_norm(task.data_norm)
     curvature = loss.curvature * norm**2 if hidden else _curvature_at_start(loss, norm)
     longest = STEP / (curvature + non_negative("regularization", alpha))
-    steps, eta = given["iterations"], given["step_size"]
+    steps, eta, most = given["iterations"], given["step_size"], _most_steps(loss)
     if eta is not None:
         eta = schedule(eta)
         if steps is None:
-            steps = min(max(math.ceil(tau / eta.largest(math.inf)), LEAST_STEPS), MOST_STEPS)
+            steps = min(max(math.ceil(tau / eta.largest(math.inf)), LEAST_STEPS), most)
         return eta, steps
     if steps is None:
-        steps = min(max(math.ceil(tau / longest), LEAST_STEPS), MOST_STEPS)
+        steps = min(max(math.ceil(tau / longest), LEAST_STEPS), most)
     return schedule(min(longest, tau / steps) if steps < math.inf else longest), steps
 
 
 def _batches(task: _Task, loss: Loss, steps: float) -> Batches:
     """All records, or as many as the work allows: sampling leaves the noise as it is."""
-    rows = task.work / (task.weights(loss) * min(steps, MOST_STEPS))
+    rows = task.work / (task.weights(loss) * min(steps, _most_steps(loss)))
     if rows >= task.records:
         return FullBatch()
     size = max(round(rows), LEAST_BATCH)
     return Poisson(size) if size < task.records else FullBatch()
+
+
+def _most_steps(loss: Loss) -> int:
+    """Where more steps are not worth their time: some 0.01 nats are left to learn.
+
+    After so many steps of ``STEP`` over the curvature at the start, ``reach**2 / (2 tau R**2)`` is
+    the same for a softmax of any number of classes as for a logistic loss.
+    """
+    return MOST_STEPS if loss.outputs == 1 else SOFTMAX_STEPS
 
 
 def _curvature_at_start(loss: Loss, norm: float) -> float:
