@@ -11,8 +11,9 @@ import pytest
 import dplateau as dp
 from dplateau.accounting import composition as composing
 from dplateau.accounting.calibration import _least
+from dplateau.accounting.composed_law import Composition, _condensed
 from dplateau.accounting.currencies import gdp_epsilon
-from dplateau.accounting.loss_law import Composition, Mixture, _condensed, pair_laws
+from dplateau.accounting.loss_law import Mixture, pair_laws
 from dplateau.accounting.sampled import poisson_step
 from dplateau.accounting.sampled_rdp import overflow_mixture_rdp, poisson_rdp
 from dplateau.accounting.sampled_shift import water_filling

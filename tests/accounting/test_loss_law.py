@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import ndtr
 
+from dplateau.accounting.composed_law import Composition
 from dplateau.accounting.currencies import gdp_delta, gdp_epsilon
 from dplateau.accounting.loss_law import (
-    Composition,
     Mixture,
     gaussian_law,
     pair_laws,
@@ -95,6 +96,19 @@ def test_mixing_laws_mixes_profiles() -> None:
     for epsilon in (0.0, 0.5):
         parts = [Composition(((law, 1),)).delta(epsilon) for law in (one, two, mixed)]
         assert parts[2] == pytest.approx(0.75 * parts[0] + 0.25 * parts[1], rel=1e-6)
+
+
+@pytest.mark.parametrize(("q", "u"), [(0.01, 1.0), (0.5, 3.0), (1e-4, 0.3), (1.0, 0.1)])
+def test_a_coarse_law_dominates_and_is_close(q: float, u: float) -> None:
+    for law in poisson(q, u):
+        coarse = law.coarse
+        assert coarse.losses.size < law.losses.size / 10
+        assert coarse.probs.sum() == pytest.approx(law.probs.sum(), rel=1e-12)
+        other = float(np.exp(-law.losses) @ law.probs)  # the mass under the other world
+        assert float(np.exp(-coarse.losses) @ coarse.probs) == pytest.approx(other, rel=1e-9)
+        for theta in (0.1, 1.0, 7.0, 40.0):
+            fine, rough = law.log_moment(theta), coarse.log_moment(theta)
+            assert fine * (1 - 1e-9) <= rough <= fine + 1e-3 * abs(fine) + 1e-12 * theta
 
 
 def test_an_understated_law_would_be_caught() -> None:

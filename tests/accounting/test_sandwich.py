@@ -13,10 +13,10 @@ import pytest
 from scipy.special import ndtr
 
 import dplateau as dp
+from dplateau.accounting.composed_law import Composition
 from dplateau.accounting.composition import random_batches
 from dplateau.accounting.currencies import gdp_delta
 from dplateau.accounting.forgetting import Survival, survival
-from dplateau.accounting.loss_law import Composition
 from dplateau.accounting.prices import Gaussian, WithFailure
 from dplateau.accounting.sampled import poisson_step
 from dplateau.accounting.sampled_shift import fixed_size_shift, poisson_shift, water_filling

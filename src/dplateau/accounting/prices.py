@@ -15,8 +15,9 @@ import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from numpy.typing import NDArray
 
+from dplateau.accounting.composed_law import Composition
 from dplateau.accounting.currencies import gdp_delta, gdp_epsilon, gdp_tradeoff
-from dplateau.accounting.loss_law import Composition, gaussian_law
+from dplateau.accounting.loss_law import gaussian_law
 from dplateau.accounting.sampled import StepLaws, both_orders
 
 Vector = NDArray[np.float64]

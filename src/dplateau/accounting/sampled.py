@@ -9,17 +9,18 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from dplateau.accounting.composed_law import Composition, compositions
 from dplateau.accounting.loss_law import (
-    Composition,
     LossLaw,
     Mixture,
-    compositions,
     gaussian_law,
     pair_laws,
     symmetrised_subsampling_law,
 )
 from dplateau.batches import REPLACE_ONE, REPLACE_SPECIAL, FixedSize
 from dplateau.plan import Plan
+
+_REMEMBERED = 64  # steps; one search asks for the same few again and again
 
 
 class StepLaws(NamedTuple):
@@ -36,13 +37,11 @@ class StepLaws(NamedTuple):
         )
 
 
-@lru_cache(maxsize=64)
 def poisson_step(q: float, u: float, a: float = 0.0) -> StepLaws:
     """``N(0,1)`` against ``(1-q) N(a,1) + q N(a+u,1)``: one world lacks the record (section 5)."""
     return StepLaws(*pair_laws(Mixture((1 - q, q), (a, a + u)), Mixture((1.0,), (0.0,))))
 
 
-@lru_cache(maxsize=64)
 def poisson_replace_step(q: float, u: float, a: float = 0.0) -> StepLaws:
     """``(1-q) N(a) + q N(a+u)`` against ``(1-q) N(0) + q N(-u)``: each world has its own record.
 
@@ -52,14 +51,13 @@ def poisson_replace_step(q: float, u: float, a: float = 0.0) -> StepLaws:
     return StepLaws(*pair_laws(upper, lower))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_REMEMBERED)
 def fixed_size_step(q: float, u: float) -> StepLaws:
     """``C_q(G_u)``: a batch of exact size under replacement; the curve is symmetric."""
     law = symmetrised_subsampling_law(q, u)
     return StepLaws(law, law)
 
 
-@lru_cache(maxsize=64)
 def announced_step(q: float, u: float, a: float = 0.0) -> StepLaws:
     """A step that tells whether it was hit: ``G_{a+u}`` with probability ``q``, else ``G_a``."""
     law = gaussian_law(a).mixed_with(gaussian_law(a + u), q)
@@ -67,28 +65,30 @@ def announced_step(q: float, u: float, a: float = 0.0) -> StepLaws:
 
 
 def step_laws(plan: Plan, u: float, a: float = 0.0) -> StepLaws:
-    """The step of a plan with random batches whose sensitivity is ``u`` noise deviations.
-
-    Capped Poisson batches: with probability ``kappa`` the other records alone fill the batch, and
-    the record displaces one of them, which moves the step twice as far; the adversary may know
-    which (section 1). A zeroed-out record displaces the same one in both worlds: they differ by a
-    single hit, but a step without the hit stands elsewhere and no longer hides it.
-    """
+    """The step of a plan with random batches whose sensitivity is ``u`` noise deviations."""
     q = min(plan.inclusion_probability, 1.0)
     if isinstance(plan.batches, FixedSize):
         if a:
             raise ValueError("a fixed-size step has no unsplit shift")
         return fixed_size_step(q, u)
-    if plan.neighboring_relation == REPLACE_ONE:
-        step, unit = poisson_replace_step, u / 2
-    else:
-        step, unit = poisson_step, u
+    return capped_poisson_step(plan.neighboring_relation, q, u, a, plan.overflow)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def capped_poisson_step(relation: str, q: float, u: float, a: float, overflow: float) -> StepLaws:
+    """A step with Poisson batches of bounded size; ``overflow`` is ``kappa``.
+
+    With probability ``kappa`` the other records alone fill the batch, and the record displaces one
+    of them, which moves the step twice as far; the adversary may know which (section 1). A
+    zeroed-out record displaces the same one in both worlds: they differ by a single hit, but a step
+    without the hit stands elsewhere and no longer hides it.
+    """
+    step, unit = (poisson_replace_step, u / 2) if relation == REPLACE_ONE else (poisson_step, u)
     laws = step(q, unit, a)
-    if plan.overflow == 0:
+    if overflow == 0:
         return laws
-    zeroed = plan.neighboring_relation == REPLACE_SPECIAL
-    full = announced_step(q, u, a) if zeroed else step(q, 2 * unit, a)
-    return laws.mixed_with(full, plan.overflow)
+    full = announced_step(q, u, a) if relation == REPLACE_SPECIAL else step(q, 2 * unit, a)
+    return laws.mixed_with(full, overflow)
 
 
 def displacement_chance(plan: Plan) -> float:

@@ -180,7 +180,7 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
         step = hit / math.sqrt(1 - split)
         if step > 60:
             continue
-        law = fixed_size_step(q, step).forward
+        law = fixed_size_step(q, step).forward.coarse
         moments = np.array([law.log_moment(theta) for theta in _THETAS])
         total = lengths[:, None] * moments + (debts / split)[:, None] * (
             _THETAS * (_THETAS + 1) / 2

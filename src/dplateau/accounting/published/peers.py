@@ -8,13 +8,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import logsumexp
 
+from dplateau.accounting.composed_law import Composition
 from dplateau.accounting.currencies import gdp_epsilon
-from dplateau.accounting.loss_law import (
-    Composition,
-    LossLaw,
-    gaussian_law,
-    symmetrised_subsampling_law,
-)
+from dplateau.accounting.loss_law import LossLaw, gaussian_law, symmetrised_subsampling_law
 from dplateau.accounting.published.bound import (
     AS_PUBLISHED,
     PROVED,
