@@ -41,7 +41,7 @@ def test_without_a_regulariser_the_cap_is_the_largest_that_contracts():
 def test_a_cap_that_would_bind_is_not_tightened():
     plan = make(records=200, batches=Poisson(20), step_size=3.0)
     tighter = math.floor(2 * 20 * (1 - 3.0 * 0.1) / (3.0 * 0.25))
-    assert plan._chance_to_fill(tighter) > 1e-12
+    assert plan.chance_to_fill(tighter) > 1e-12
     assert plan.batch_cap == math.floor(2 * 20 * (1 - 3.0 * 0.1 / 2) / (3.0 * 0.25))
 
 

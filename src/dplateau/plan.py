@@ -20,19 +20,19 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from dplateau import batches as batch_kinds
-from dplateau import domains, losses
+from dplateau import domains, losses, refusals
 from dplateau.batches import Batches, Cyclic, FixedSize, Poisson, batches_from_dict
 from dplateau.domains import Domain, Everywhere, domain_from_dict
 from dplateau.errors import PlanError, as_number, non_negative, positive, whole
-from dplateau.losses import Loss, Softmax, loss_from_dict
-from dplateau.schedules import Constant, Schedule, schedule
+from dplateau.losses import Loss, loss_from_dict
+from dplateau.refusals import ROUNDING
+from dplateau.schedules import Schedule, schedule
 
 Vector = NDArray[np.float64]
 
 SCHEMA = 1
 EVERYWHERE = Everywhere()
 _NEVER = 1e-12  # a chance of overflow that costs nothing
-_ROUNDING = 1e-12  # relative slack for hypotheses met with equality in real numbers
 
 
 class Steps(NamedTuple):
@@ -111,12 +111,12 @@ class Plan:
 
     def __post_init__(self) -> None:
         self._normalise()
-        self._check_relation()
+        refusals.check_relation(self)
         self.batches.check(self.records)
-        self._check_schedules()
-        self._check_loss()
+        refusals.check_schedules(self)
+        refusals.check_loss(self)
         if self.hidden_state:
-            self._check_contraction()
+            refusals.check_contraction(self)
 
     # -- what the fields are ------------------------------------------------------------------
 
@@ -188,90 +188,11 @@ class Plan:
                 object.__setattr__(self, name, least)
                 continue
             needed = self.hidden_state or name == "lipschitz"
-            if needed and as_number(name, given) < least * (1 - _ROUNDING):
+            if needed and as_number(name, given) < least * (1 - ROUNDING):
                 raise PlanError(
                     f"{name}={given!r} is below {least!r}, the constant of {self.loss!r} with "
                     f"data_norm={self.data_norm!r}. Leave it out, or lower data_norm."
                 )
-
-    # -- what is refused ----------------------------------------------------------------------
-
-    def _check_relation(self) -> None:
-        relation = self.neighboring_relation
-        if relation not in batch_kinds.RELATIONS:
-            raise PlanError(
-                f"neighboring_relation must be one of {list(batch_kinds.RELATIONS)}; "
-                f"found {relation!r}."
-            )
-        if relation not in self.batches.relations:
-            raise PlanError(
-                f"{type(self.batches).__name__} batches do not go with {relation!r}; allowed: "
-                f"{list(self.batches.relations)}. {self.batches.relation_way_out}"
-            )
-
-    def _check_schedules(self) -> None:
-        for name in ("step_size", "noise_multiplier"):
-            values: Schedule = getattr(self, name)
-            if values.is_constant and values.length >= self.iterations:
-                values = Constant(values.largest(1))  # however it was written, it is one number
-                object.__setattr__(self, name, values)
-            if self.iterations == math.inf and not isinstance(values, Constant):
-                raise PlanError(
-                    f"infinitely many iterations need a constant {name}; found {values!r}. "
-                    "Give a number of iterations, or hold the value constant."
-                )
-            if values.length < self.iterations:
-                raise PlanError(
-                    f"{name} lists {values.length:g} values for {self.iterations} iterations. "
-                    "Give one value per iteration."
-                )
-        if self.step_size.smallest(self.iterations) <= 0:
-            raise PlanError("step_size must be positive; found 0.")
-
-    def _check_loss(self) -> None:
-        if self.strong_convexity > self.smoothness:
-            raise PlanError(
-                f"strong_convexity={self.strong_convexity:g} exceeds "
-                f"smoothness={self.smoothness:g}: no function has both. "
-                "Check the two constants."
-            )
-        if self.loss is not None and self.strong_convexity > 0:
-            raise PlanError(
-                f"{type(self.loss).__name__} is not strongly convex by itself; found "
-                f"strong_convexity={self.strong_convexity:g}. Use regularization instead."
-            )
-        if self.hidden_state:
-            refuse_clipped_softmax(self.loss)
-
-    def _check_contraction(self) -> None:
-        eta = self.step_size.largest(self.iterations)
-        alpha, curvature = self.regularization, self.smoothness
-        if eta * (curvature + alpha) > 2 * (1 + _ROUNDING):
-            raise PlanError(
-                f"step size {eta:g} is above the contraction limit 2/(smoothness + regularization)"
-                f" = {2 / (curvature + alpha):g}. Use a smaller step, or hidden_state=False to "
-                "claim composition only."
-            )
-        if isinstance(self.batches, Poisson) and self.overflow > self.batches.max_overflow:
-            raise PlanError(
-                f"step size {eta:g} leaves room for batches of at most {self.batch_cap:g} records, "
-                f"and a Poisson batch of {self.batch_size:g} on average fills it with probability "
-                f"{self.overflow:.2g}, above max_overflow={self.batches.max_overflow:g}. Use a "
-                f"step size of at most {self._step_size_without_overflow():.4g}, or raise "
-                "Poisson(max_overflow=...)."
-            )
-
-    def _step_size_without_overflow(self) -> float:
-        assert isinstance(self.batches, Poisson)
-        low, high = math.floor(self.batch_size), self.records + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._chance_to_fill(middle) > self.batches.max_overflow:
-                low = middle
-            else:
-                high = middle
-        b = self.batch_size
-        return 2 * b / (self.smoothness * high + self.regularization * b) * (1 - _ROUNDING)
 
     # -- the derived constants of theory section 1 ----------------------------------------------
 
@@ -336,19 +257,20 @@ class Plan:
                 f"{self.batch_size:g} on average. Use a smaller step or larger batches."
             )
         tighter = self._whole_below((2 - 2 * eta * self.regularization) / per_record)
-        if tighter >= 1 and self._chance_to_fill(tighter) <= _NEVER:
+        if tighter >= 1 and self.chance_to_fill(tighter) <= _NEVER:
             cap = tighter
         return math.inf if cap >= self.records else cap
 
     def _whole_below(self, room: float) -> float:
-        return math.floor(room * (1 + _ROUNDING)) if room < 2 * self.records else math.inf
+        return math.floor(room * (1 + ROUNDING)) if room < 2 * self.records else math.inf
 
     @property
     def overflow(self) -> float:
         """``kappa``: the chance that the *other* records alone fill a capped Poisson batch."""
-        return self._chance_to_fill(self.batch_cap)
+        return self.chance_to_fill(self.batch_cap)
 
-    def _chance_to_fill(self, cap: float) -> float:
+    def chance_to_fill(self, cap: float) -> float:
+        """The chance that the other records alone draw ``cap`` or more of them."""
         if cap > self.records - 1:
             return 0.0
         return float(bdtrc(cap - 1, self.records - 1, min(self.inclusion_probability, 1.0)))
@@ -457,16 +379,6 @@ class Plan:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
-def refuse_clipped_softmax(loss: Loss | None) -> None:
-    """Refuse clipped gradients of a vector-valued predictor where iterates are hidden."""
-    if isinstance(loss, Softmax) and loss.clip is not None:
-        raise PlanError(
-            f"gradient clipping of a softmax (clip={loss.clip:g}) is not the gradient of a convex "
-            "loss: the step can expand. Bound the features (data_norm) instead, or set "
-            "hidden_state=False to claim composition only."
-        )
-
-
 def _names_of(kind: type[Any]) -> list[str]:
     return sorted(cls.__name__ for cls in _PARTS[kind].values())
 
@@ -495,4 +407,4 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "loss": loss_from_dict,
 }
 
-__all__ = ["Plan", "Steps", "refuse_clipped_softmax"]
+__all__ = ["Plan", "Steps"]

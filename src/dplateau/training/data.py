@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from dplateau.batches import ADD_OR_REMOVE_ONE
 from dplateau.errors import DataError, PlanError
 from dplateau.losses import Huber, Logistic, Loss, SmoothedHinge, SmoothedPinball, Softmax
-from dplateau.plan import Plan, refuse_clipped_softmax
+from dplateau.plan import Plan
+from dplateau.refusals import refuse_clipped_softmax
 from dplateau.training import kernels
 from dplateau.training.kernels import Problem
 from dplateau.training.tables import dense_from_table, mapped_bytes, release_pages, spool_parquet
@@ -175,7 +176,7 @@ def _check_shape(plan: Plan, loss: Loss, records: int, features: int) -> None:
     if plan.neighboring_relation == ADD_OR_REMOVE_ONE:
         if records > plan.records:
             raise DataError(
-                f"X has {records} rows; the plan's records={plan.records} is a public upper bound "
+                f"X has more rows than the plan's records={plan.records}, a public upper bound "
                 "under add_or_remove_one. Account a plan for more records."
             )
     elif records != plan.records:
