@@ -9,12 +9,13 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 import dplateau as dp
+from dplateau.accounting.draws import draw, gauss_nodes
 from dplateau.accounting.events import gaussian_bound
 from dplateau.accounting.line import HitSum
-from dplateau.accounting.lower import interval_bound, line_bound, lower_bound
+from dplateau.accounting.lower import curved_bound, interval_bound, line_bound, lower_bound
 from dplateau.accounting.moves import Move
 from dplateau.accounting.walks import walk
-from dplateau.accounting.worlds import Stage, draw
+from dplateau.accounting.worlds import Stage, curved_interval
 
 ADD, REPLACE, ZERO = "add_or_remove_one", "replace_one", "replace_special"
 
@@ -361,6 +362,43 @@ def test_stronger_pull_only_helps():
     plan = plan_with(0.1, 1.0)
     weak, strong = lower_bound(plan, 1e-5), lower_bound(plan, 1e-5, strongest=True)
     assert 1.5 * weak < strong
+
+
+def test_five_numbers_stand_for_a_binomial():
+    """Curved losses and a Poisson batch: every batch size as a case of its own, or five of them."""
+    sizes = np.arange(60, 141)
+    mass = binom.pmf(sizes, 2000, 0.05)
+    mass /= mass.sum()
+    nodes, shares = gauss_nodes(sizes.astype(float), mass)
+    laws = []
+    for counts, chances in ((sizes, mass), (nodes, shares)):
+        cases = tuple((p, 1 - 0.3 * k / 100, 0.0) for k, p in zip(counts, chances, strict=True))
+        move = Move(cases, 1.0)
+        laws.append(walk([(move, 40)], move, lower=-15.0, upper=15.0))
+    at = np.linspace(-9, 9, 37)
+    assert laws[1].cdf(at) == pytest.approx(laws[0].cdf(at), rel=1e-5, abs=1e-15)
+
+
+def test_curved_losses_make_the_last_hits_stand_out():
+    """A plan whose noise is soon forgotten: then a single step's hit is what remains to be seen."""
+    plan = dp.Plan(
+        records=1_000_000,
+        batches=dp.Poisson(1000),
+        iterations=20_000,
+        step_size=2.0,
+        noise_multiplier=0.45,
+        lipschitz=1.0,
+        smoothness=0.25,
+        regularization=0.002,
+        domain=dp.L2Ball(4.0),
+        neighboring_relation=ADD,
+    )
+    curved = curved_bound(plan, 1e-6)
+    assert curved > 2 * lower_bound(plan, 1e-6)
+    assert curved < dp.account(plan.replace(iterations=1), 1e-6).epsilon(1e-6)
+    # The walks do not feel the domain, so that it need not be there.
+    everywhere = plan.replace(domain=dp.Everywhere())
+    assert curved_interval(everywhere, 0.9).length == curved_interval(plan, 0.9).length < 8.0
 
 
 # -- adversarial and contract ----------------------------------------------------------------------

@@ -20,7 +20,8 @@ Vector = NDArray[np.float64]
 QUADRATURE_MARGIN = 1e-9  # relative; measured by refining the quadrature
 ROUNDING_MARGIN = 1e-16  # relative; measured by refining: below a tenth of it
 ABSOLUTE_MARGIN = 1e-13
-PER_PANEL = 16  # thresholds on a panel, besides those at equal distances
+PER_PANEL = 4  # thresholds on a panel that are looked at first,
+THRESHOLDS = 101  # besides those at equal distances; then others around the best
 
 
 def best_threshold(left: Law, right: Law, delta: float) -> float:
@@ -29,40 +30,45 @@ def best_threshold(left: Law, right: Law, delta: float) -> float:
     Any event ``E`` with ``P[E] > e**eps Q[E] + delta`` refutes ``(eps, delta)``; the walks have a
     monotone likelihood ratio, so none beats the best threshold (docs/theory.md#section-9).
     """
-    edges = right.grid.edges
-    steps = np.linspace(0.0, 1.0, PER_PANEL, endpoint=False)
-    inside = (edges[:-1, None] + np.diff(edges)[:, None] * steps).ravel()
-    at = np.unique(np.r_[np.linspace(right.lower, right.upper, 1201), inside])
     # Rounding in steps that hardly change anything adds up over (length/spread)**2 of them.
     spreads = (right.upper - right.lower) / min(left.last.spread, right.last.spread)
     relative = QUADRATURE_MARGIN + ROUNDING_MARGIN * spreads**2
-    high, low = at[1:], at[:-1]
-    return max(
-        refuted(
-            right.at_least(high) - right.doubt_above(high),
-            left.at_least(high) + left.doubt_above(high),
-            delta,
-            relative,
-            ABSOLUTE_MARGIN,
-        ),
-        refuted(
-            left.cdf(low) - left.doubt_below(low),
-            right.cdf(low) + right.doubt_below(low),
-            delta,
-            relative,
-            ABSOLUTE_MARGIN,
-        ),
-    )
+
+    def above(x: Vector) -> Vector:
+        likely = right.at_least(x) - right.doubt_above(x)
+        rare = left.at_least(x) + left.doubt_above(x)
+        return _proved(likely, rare, delta, relative, ABSOLUTE_MARGIN)
+
+    def below(x: Vector) -> Vector:
+        likely = left.cdf(x) - left.doubt_below(x)
+        rare = right.cdf(x) + right.doubt_below(x)
+        return _proved(likely, rare, delta, relative, ABSOLUTE_MARGIN)
+
+    edges = right.grid.edges
+    steps = np.linspace(0.0, 1.0, PER_PANEL, endpoint=False)
+    inside = (edges[:-1, None] + np.diff(edges)[:, None] * steps).ravel()
+    at = np.unique(np.r_[np.linspace(right.lower, right.upper, THRESHOLDS), inside])
+    best = 0.0
+    for proved, places in ((above, at[1:]), (below, at[:-1])):
+        found = proved(places)
+        k = int(np.argmax(found))
+        around = np.linspace(
+            places[max(k - 1, 0)], places[min(k + 1, places.size - 1)], THRESHOLDS // 2
+        )
+        best = max(best, float(found[k]), float(proved(around).max()))
+    return best
 
 
 def refuted(likely: Vector, rare: Vector, delta: float, relative: float, absolute: float) -> float:
     """Largest ``log((P[E] - delta) / Q[E])`` over events, errors taken against us."""
+    return float(_proved(likely, rare, delta, relative, absolute).max())
+
+
+def _proved(likely: Vector, rare: Vector, delta: float, relative: float, absolute: float) -> Vector:
+    """What each event proves; 0 where it proves nothing."""
     excess = likely * (1 - relative) - absolute - delta
-    good = excess > 0
-    if not good.any():
-        return 0.0
-    ratio = excess[good] / (rare[good] * (1 + relative) + absolute)
-    return max(0.0, math.log(float(ratio.max())))
+    ratio = excess / (rare * (1 + relative) + absolute)
+    return np.log(np.maximum(ratio, 1.0))
 
 
 def gaussian_bound(mu: float, delta: float, *, error: float = 0.0) -> float:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from dplateau.accounting.draws import draw
 from dplateau.accounting.events import gaussian_bound, refuted
-from dplateau.accounting.worlds import draw
 from dplateau.batches import REPLACE_ONE, Cyclic, FullBatch, Poisson
 from dplateau.plan import Plan
 

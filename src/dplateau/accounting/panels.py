@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss, legvander
+from numpy.polynomial.legendre import leggauss, legval, legvander
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr
@@ -217,8 +217,9 @@ class Panels:
         return (masses[1:-1] / self.weights[1:-1]).reshape(-1, DEGREE) @ _LAGRANGE.T
 
     def _evaluate(self, coefficients: Vector, y: Vector, panel: NDArray[np.intp]) -> Vector:
-        values = legvander(self._local(y, panel), DEGREE - 1)
-        return np.asarray(np.einsum("rqk,rk->rq", values, coefficients[panel]))
+        return np.asarray(
+            legval(self._local(y, panel), coefficients[panel].T[..., None], tensor=False)
+        )
 
 
 def _nodes_between(begin: Vector, end: Vector) -> tuple[Vector, Vector]:

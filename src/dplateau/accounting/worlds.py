@@ -13,26 +13,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from scipy.stats import binom
 
+from dplateau.accounting.draws import MOST_JITTER, SMALL_JITTER, Count, Draw, draw
 from dplateau.accounting.moves import Move, Programme
 from dplateau.accounting.panels import node_count
 from dplateau.accounting.walks import Law, walk
-from dplateau.batches import (
-    ADD_OR_REMOVE_ONE,
-    REPLACE_ONE,
-    Cyclic,
-    FixedSize,
-    FullBatch,
-    Poisson,
-)
+from dplateau.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, Cyclic
 from dplateau.plan import Plan
 
-# A random number of pulling records is replaced by two equally likely ones with the same mean and
-# variance. That is exact to third order in (its effect / noise), which is kept below this.
-MOST_JITTER = 0.02
-_NO_JITTER = 1e-7
-
+_TYPICAL = 6.0  # spreads of the law within which random curvature is measured
 MOST_STEPS = 20_000  # different steps that are followed one by one
 MOST_BUILT = 3e8  # entries of the kernels of all of them
 MOST_SPREADS = 1e6  # beyond this length rounding takes over
@@ -42,83 +31,6 @@ _WIDTH = 70  # nodes within reach of one step
 # Two copies of a walk on an interval of length D have met after this many times
 # ((D + sqrt(pi/2) spread) / spread)**2 steps, but for 1e-20 (theory, section 6).
 _FORGETS = 2 * math.log(1e20) / math.pi**2
-
-
-@dataclass(frozen=True)
-class Count:
-    """Mean and standard deviation of the number of *other* records in a batch."""
-
-    mean: float
-    deviation: float = 0.0
-
-
-@dataclass(frozen=True)
-class Draw:
-    """What a batch can look like, seen from the differing record.
-
-    Parameters
-    ----------
-    chance : float
-        Probability that the record takes part.
-    with_it, without_it : Count
-        The others, given that it does, and does not.
-    absent : Count
-        The others, in a world that lacks the record.
-    """
-
-    chance: float
-    with_it: Count
-    without_it: Count
-    absent: Count
-
-
-def draw(plan: Plan) -> Draw:
-    """The draw of one step in which the differing record may take part.
-
-    Examples
-    --------
-    >>> plan = Plan(records=100, batches=FixedSize(20), iterations=1, step_size=1.0,
-    ...             noise_multiplier=1.0, lipschitz=1.0, smoothness=1.0)
-    >>> draw(plan).chance, draw(plan).with_it
-    (0.2, Count(mean=19, deviation=0.0))
-    """
-    b = plan.batch_size
-    if isinstance(plan.batches, Poisson):
-        return _poisson_draw(plan)
-    if isinstance(plan.batches, FixedSize):
-        others = min(b, plan.records - 1)
-        return Draw(b / plan.records, Count(b - 1), Count(others), Count(others))
-    if isinstance(plan.batches, FullBatch):
-        return Draw(1.0, Count(b - 1), Count(b - 1), Count(b - 1))
-    inside = min(b, plan.records)
-    return Draw(1.0, Count(inside - 1), Count(inside), Count(inside - 1))
-
-
-def _poisson_draw(plan: Plan) -> Draw:
-    """Independent coins, thinned to the cap: a drawn record survives with chance cap/(N+1)."""
-    q, others = min(plan.inclusion_probability, 1.0), plan.records - 1
-    cap = plan.batch_cap
-    centre, reach = others * q, 40 * math.sqrt(others * q * (1 - q)) + 60
-    low, high = max(0, math.floor(centre - reach)), min(others, math.ceil(centre + reach))
-    n = np.arange(low, high + 1, dtype=np.float64)
-    mass = binom.pmf(n, others, q)
-    mass /= mass.sum()
-    survives = np.minimum(1.0, cap / (n + 1))
-    chance = q * float(mass @ survives)
-    dropped = q * mass * (1 - survives)
-    without = (1 - q) * mass + dropped
-    return Draw(
-        chance,
-        _count(np.minimum(n, cap - 1), mass * survives),
-        _count(np.minimum(n, cap), without) if chance < 1 else Count(0.0),
-        _count(np.minimum(n, cap), mass),
-    )
-
-
-def _count(values: np.ndarray, mass: np.ndarray) -> Count:
-    mass = mass / mass.sum()
-    mean = float(mass @ values)
-    return Count(mean, math.sqrt(max(0.0, float(mass @ (values - mean) ** 2))))
 
 
 @dataclass(frozen=True)
@@ -133,6 +45,8 @@ class Stage:
         ``eta`` and ``varsigma``.
     length : float
         Length of the interval, at most the plan's diameter.
+    curvature : float, default 0
+        Of the other records' losses, beyond what the plan claims for all of them.
     """
 
     plan: Plan
@@ -140,13 +54,28 @@ class Stage:
     step_size: float
     spread: float
     length: float
+    curvature: float = 0.0
 
     @property
     def slope_budget(self) -> float:
-        """How large a record's linear part may be: curvature uses up some of ``L``."""
-        curvature = self.plan.strong_convexity
+        """How large the differing record's linear part may be: curvature uses up some of ``L``."""
+        return self._budget(self.plan.strong_convexity)
+
+    def _budget(self, curvature: float) -> float:
         half = 0.0 if curvature == 0 else curvature * self.length / 2
         return max(0.0, self.plan.lipschitz - half)
+
+    @property
+    def memory(self) -> float:
+        """Average slope of a step: what the losses leave of where one stood."""
+        bends = (self.plan.strong_convexity + self.curvature) * self.draw.absent.mean
+        return 1 - self.step_size * (self.plan.regularization + bends / self.plan.batch_size)
+
+    @property
+    def width(self) -> float:
+        """Spread of the law that the losses lead to; infinite if they do not."""
+        a = self.memory
+        return self.spread / math.sqrt(1 - a * a) if 0 <= a < 1 else math.inf
 
     @property
     def push(self) -> float:
@@ -165,10 +94,11 @@ class Stage:
         least = min(self.draw.with_it.mean, self.draw.absent.mean)
         if self.draw.chance < 1:
             least = min(least, self.draw.without_it.mean)
-        pull = self.push * least
+        budget = self._budget(self.plan.strong_convexity + self.curvature)
+        pull = self.step_size * budget / self.plan.batch_size * least
         jitter = self.draw.absent.deviation
-        if jitter > 0 and self.push > 0:
-            pull = min(pull, least * MOST_JITTER * self.spread / jitter)
+        if jitter > 0 and pull > 0:
+            pull = min(pull, least * SMALL_JITTER * self.spread / jitter)
         return pull
 
     @property
@@ -215,18 +145,17 @@ class Stage:
         reference = self.draw.absent.mean
         wanted = max(-self.strongest_pull, min(pull - self.sink, self.strongest_pull))
         each = 0.0 if wanted == 0 or reference == 0 else wanted / reference
-        curvature = eta * plan.strong_convexity / b
-        effect = others.deviation * (abs(each) + curvature * self.length / 2)
-        jitter = 0.0 if effect < _NO_JITTER * self.spread else others.deviation
-        counts = {others.mean - jitter, others.mean + jitter}
-        share = probability / len(counts)
+        each_bends = eta * (plan.strong_convexity + self.curvature) / b
+        place = min(self.length / 2, _TYPICAL * self.width)
+        effect = others.deviation * (abs(each) + each_bends * place) / self.spread
+        bends = eta * (plan.regularization + plan.strong_convexity * abs(record) / b)
         return [
             (
-                share,
-                1 - eta * plan.regularization - curvature * (count + abs(record)),
+                probability * share,
+                1 - bends - each_bends * count,
                 -each * count - self.sink + record * self.push,
             )
-            for count in sorted(counts)
+            for count, share in others.values(effect)
         ]
 
 
@@ -245,12 +174,15 @@ class Interval:
         start is forgotten but for 1e-20.
     position : int, optional
         For cyclic batches, how many steps before the last one the record is met for the last time.
+    curvature : float, default 0
+        Of the other records' losses, beyond what the plan claims for all of them.
     """
 
     plan: Plan
     length: float
     steps: float
     position: int = 0
+    curvature: float = 0.0
 
     def laws(self, extra_pull: float = 0.0) -> tuple[Law, Law]:
         """Exact laws of the last iterate: of the world that leans left, and of the other.
@@ -277,7 +209,7 @@ class Interval:
     def _constant(self, extra: float) -> list[tuple[Programme, Move]]:
         plan, before = self.plan, self.steps - 1
         eta = plan.step_size.largest(1)
-        stage = Stage(plan, draw(plan), eta, eta * plan.sigma, self.length)
+        stage = Stage(plan, draw(plan), eta, eta * plan.sigma, self.length, self.curvature)
         pair = stage.pair(self._pull(stage, extra))
         if not isinstance(plan.batches, Cyclic):
             return [([(move, before)] if before else [], move) for move in pair]
@@ -338,23 +270,46 @@ def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None
 
 def _constant_interval(plan: Plan, length: float, position: int) -> Interval:
     eta = plan.step_size.largest(1)
-    stage = Stage(plan, draw(plan), eta, eta * plan.sigma, length)
-    spread, lean = stage.spread, stage.lean
+    return _cut(Stage(plan, draw(plan), eta, eta * plan.sigma, 0.0), length, position)
+
+
+def curved_interval(plan: Plan, memory: float) -> Interval | None:
+    """The walks if the other records' losses bend so much that a step keeps this share of the past.
+
+    The interval is as long as the walks need, whatever the domain: losses that are linear beyond it
+    lead back. None if the plan's constants do not allow such losses.
+    """
+    eta = plan.step_size.largest(1)
+    of = draw(plan)
+    share = of.absent.mean / plan.batch_size
+    bends = ((1 - memory) / eta - plan.regularization) / share if share > 0 else 0.0
+    if not plan.strong_convexity < bends <= plan.smoothness:
+        return None
+    curvature = bends - plan.strong_convexity
+    stage = Stage(plan, of, eta, eta * plan.sigma, 0.0, curvature)
+    found = _cut(stage, plan.diameter, 0)
+    if math.isinf(plan.diameter) and found.length < 2 * _UNFELT * stage.width:
+        return None  # there is no domain that could stop the walks where they are cut
+    jitter = of.absent.deviation * eta * bends / plan.batch_size * _TYPICAL * stage.width
+    if bends * found.length / 2 > plan.lipschitz or jitter > MOST_JITTER * stage.spread:
+        return None
+    return found
+
+
+def _cut(stage: Stage, length: float, position: int) -> Interval:
+    """What is cut off here the walks do not reach, or no event that can be computed needs."""
+    plan, spread, lean = stage.plan, stage.spread, stage.lean
     if isinstance(plan.batches, Cyclic):
         lean /= plan.batches.per_epoch(plan.records)
-    # What is cut off here the walks do not reach, or no event that can be computed needs.
     reach = lean * plan.iterations + _UNFELT * spread * math.sqrt(plan.iterations)
-    slope = 1 - eta * plan.regularization
-    if 0 <= slope < 1:
-        settled = lean / (1 - slope) + _UNFELT * spread / math.sqrt(1 - slope**2)
-        reach = min(reach, settled)
+    if math.isfinite(stage.width):
+        reach = min(reach, lean / (1 - stage.memory) + _UNFELT * stage.width)
     length = min(length, 2 * (reach + stage.push), MOST_SPREADS * spread)
     if lean > 0:
         length = min(length, MOST_EXPONENT * spread**2 / lean)
     enough = math.ceil(_forgotten(length, spread) / spread**2) + 2
-    return Interval(
-        plan, length, math.inf if plan.iterations >= enough else plan.iterations, position
-    )
+    steps = math.inf if plan.iterations >= enough else plan.iterations
+    return Interval(plan, length, steps, position, stage.curvature)
 
 
 def _forgotten(length: float, spread: float) -> float:
