@@ -206,3 +206,20 @@ def test_a_zeroed_record_in_a_full_batch(epsilon: float) -> None:
     # Renyi, at an order where the full batch decides
     moment = math.log((there * np.exp(7 * np.log(there / blank))).sum() / there.sum()) / 7
     assert guarantee.rdp([8.0])[0] >= moment * (1 - 1e-9)
+
+
+def test_a_diameter_of_a_million_deviations_is_not_free() -> None:
+    """Fixed-size batches split their noise; what the split pays for the start was lost here."""
+    plan = dp.Plan(
+        records=10**7,
+        batches=dp.FixedSize(1),
+        iterations=1,
+        step_size=1.0,
+        noise_multiplier=0.1,
+        lipschitz=1.0,
+        smoothness=0.25,
+        domain=dp.L2Ball(7e4),
+        neighboring_relation="replace_special",
+    )
+    assert dp.account(plan).bounds(1e-16)["shift"] > 1e9
+    assert dp.account(plan).epsilon(1e-16) >= dp.lower_bound(plan, 1e-16) > 1

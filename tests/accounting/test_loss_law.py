@@ -142,3 +142,12 @@ def test_rare_large_losses_are_not_priced_at_their_moments(q: float, copies: int
     ours = max(Composition(((law, copies),)).epsilon(1e-6) for law in poisson(q, 1.0))
     theirs = pld.from_gaussian_mechanism(1.0, sampling_prob=q).self_compose(copies)
     assert ours <= theirs.get_epsilon_for_delta(1e-6) * 1.001
+
+
+@pytest.mark.parametrize("mu", [50.0, 3e3, 1.5e6])
+def test_laws_far_apart_fail_closed(mu: float) -> None:
+    """Mass so far above zero that it underflows once came out as epsilon = 0."""
+    composed = Composition(((gaussian_law(mu), 1), (poisson(0.01, 1.0)[0], 3)))
+    exact = gdp_epsilon(mu, 1e-17)
+    assert exact * (1 - 1e-6) <= composed.epsilon(1e-17) <= exact * (1 + 1e-3)
+    assert composed.delta(1.0) == pytest.approx(1.0)

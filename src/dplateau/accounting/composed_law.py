@@ -35,6 +35,7 @@ _SLOPES = np.linspace(-9.0, 0.7, 26)  # logarithms of Chernoff's t against a Gau
 _COARSEST = 20.0  # steepest tilt across one grid cell
 _FAR_BELOW, _GENTLER = 0.87, 0.25  # below this share of the moment bound, tilt this much less
 _MAX_GRID = 1 << 20
+_UNDERFLOW = 1e-200  # below this, parts of a sum may have been rounded to nothing
 
 
 class _TooCoarse(ArithmeticError):
@@ -208,9 +209,16 @@ class _Tilted:
         gap = self.losses[above] - epsilon
         worth = float((self.probs[above] * np.exp(-self.theta * gap) * -np.expm1(-gap)).sum())
         worth += self.astray * _most_worth(self.theta)
-        log_finite = (
-            math.log(worth) + self.log_mass - self.theta * epsilon if worth > 0 else -math.inf
-        )
+        if worth > _UNDERFLOW:
+            log_worth = math.log(worth)
+        else:  # the mass lies so far above epsilon that only its logarithm can be held
+            with np.errstate(divide="ignore"):
+                terms = np.log(self.probs[above]) - self.theta * gap + np.log(-np.expm1(-gap))
+            log_worth = float(np.logaddexp.reduce(terms, initial=-math.inf))
+            if self.astray > 0:
+                rest = math.log(self.astray) + math.log(_most_worth(self.theta))
+                log_worth = float(np.logaddexp(log_worth, rest))
+        log_finite = log_worth + self.log_mass - self.theta * epsilon
         return float(np.logaddexp(log_finite, math.log(infinity) if infinity > 0 else -math.inf))
 
 

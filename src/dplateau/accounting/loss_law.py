@@ -23,6 +23,8 @@ _MAX_CELLS = 100_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
 _RUN = 16  # atoms that are merged where a bound by moments is enough
 _TAIL = 1e-50  # mass per step and end that may be sent to infinity
+_REACH = math.sqrt(-2 * math.log(_TAIL)) + 1.0  # noise deviations that hold all but that
+_WIDEST = 1 / 32  # cells on which two nodes still integrate a Gaussian to all its digits
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,10 @@ def pair_laws(upper: Mixture, lower: Mixture) -> tuple[LossLaw, LossLaw]:
     Needs every mean of ``upper`` to be at least every mean of ``lower``, so that the loss increases
     along the line.
     """
-    edges = _edges(upper, lower)
+    return _laws_between(upper, lower, _edges(upper, lower))
+
+
+def _laws_between(upper: Mixture, lower: Mixture, edges: Vector) -> tuple[LossLaw, LossLaw]:
     centres, half = (edges[:-1] + edges[1:]) / 2, np.diff(edges) / 2
     x = centres[:, None] + half[:, None] * _NODES
     at_edges = log_ratio(upper, lower, edges)
@@ -151,9 +156,11 @@ def pair_laws(upper: Mixture, lower: Mixture) -> tuple[LossLaw, LossLaw]:
 
 
 def _edges(upper: Mixture, lower: Mixture) -> Vector:
-    reach = math.sqrt(-2 * math.log(_TAIL)) + 1.0
-    low, high = min(lower.means) - reach, max(upper.means) + reach
-    return np.linspace(low, high, min(math.ceil((high - low) / CELL), _MAX_CELLS) + 1)
+    low, high = min(lower.means) - _REACH, max(upper.means) + _REACH
+    cells = min(math.ceil((high - low) / CELL), _MAX_CELLS)
+    if not high - low < _WIDEST * cells:
+        raise OverflowError(f"laws {high - low:.3g} noise deviations apart are not put on a grid")
+    return np.linspace(low, high, cells + 1)
 
 
 def _ends_of_cells(
@@ -218,8 +225,9 @@ def symmetrised_subsampling_law(q: float, t: float) -> LossLaw:
 
 
 def gaussian_law(mu: float) -> LossLaw:
-    """The loss law of ``N(mu, 1)`` against ``N(0, 1)``."""
-    return pair_laws(Mixture((1.0,), (mu,)), Mixture((1.0,), (0.0,)))[0]
+    """The loss law of ``N(mu, 1)`` against ``N(0, 1)``; only cells near ``mu`` have any mass."""
+    edges = mu + np.linspace(-_REACH, _REACH, math.ceil(2 * _REACH / CELL) + 1)
+    return _laws_between(Mixture((1.0,), (mu,)), Mixture((1.0,), (0.0,)), edges)[0]
 
 
 def sums(index: NDArray[np.int64], weights: Vector, size: int) -> Vector:
