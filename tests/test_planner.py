@@ -66,6 +66,24 @@ def test_the_travel_minimises_the_forecast():
         assert forecast(tau) <= min(forecast(tau * 1.3), forecast(tau / 1.3)) * (1 + 1e-9)
 
 
+def test_regression_that_cannot_learn_stays_near_the_constant_model():
+    """The forecast of a Huber plan is least at its travel and never above what there was."""
+    loss = LOSSES["huber"]
+    norm, start = loss.augmented_norm(1.0), loss.threshold**2
+    gain = 2 / (6 * loss.threshold) ** 2
+    for weights, privacy in itertools.product((3, 100, 10_000), (0.1, 1.0, 100.0, 1e5)):
+        tau = best_travel(loss, 2 * loss.threshold * norm, weights, norm, privacy)
+        price = (2 * loss.threshold / privacy) ** 2
+
+        def forecast(t, weights=weights, price=price):
+            t *= norm**2
+            noise = min(loss.curvature * t**2 / 2, weights * t / 4) * price
+            return 1 / (1 / start + gain * t) + noise
+
+        assert forecast(tau) <= min(forecast(tau * 1.3), forecast(tau / 1.3)) * (1 + 1e-9)
+        assert forecast(tau) < start
+
+
 def test_more_budget_or_records_means_longer_travel_and_a_better_forecast():
     def of(n, epsilon):
         plan = suggest_plan(LOSSES["logistic"], n, 20, data_norm=1.0, epsilon=epsilon, delta=1e-6)

@@ -5,7 +5,8 @@ The rule (studied in docs/planner.md). Write ``R`` for the bound on the augmente
 the number of weights and ``tau`` for step size times steps. Starting at 0,
 
 * what is not yet learned after ``tau`` is at most ``reach**2 / (2 tau R**2)``, the classical bound
-  for gradient descent towards weights of norm ``reach / R``;
+  for gradient descent towards weights of norm ``reach / R``, nor, in regression on means, more
+  than there was to learn;
 * noise adds at most ``min(kappa (tau R)**2 / 2, d tau / 4) * (Delta / (n mu))**2``: in flat
   directions it adds up as a random walk, in curved ones it settles, whatever the step size.
 
@@ -22,6 +23,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from scipy.optimize import brentq
+
 from dplateau.accounting.calibration import calibrate
 from dplateau.accounting.currencies import gdp_of
 from dplateau.batches import REPLACE_ONE, Batches, FullBatch, Poisson
@@ -34,6 +37,7 @@ from dplateau.schedules import Schedule, schedule
 REACH = 15.0  # norm of the weights worth reaching, in units of 1/R: scores of about this size
 REACH_OF_MARGINS = 7.5  # the same for a hinge, which is content with a margin of one
 REACH_OF_TARGETS = 6.0  # the same for regression, in units of the residual's threshold
+START_OF_TARGETS = 1.0  # loss at the start worth lowering, in squared thresholds
 REACH_OF_QUANTILES = 12.0  # and of the pinball's width
 INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
 SLOPE = 0.5  # gradients are clipped at this share of R: where all of them start in two classes
@@ -157,7 +161,7 @@ def predicted_excess(plan: Plan, n_features: int) -> float:
     steps = min(plan.iterations, 1 / decay) if decay else plan.iterations
     spread = steps * (eta * plan.sigma) ** 2
     noise = min(loss.curvature * norm**2 * spread / 2, weights * eta * plan.sigma**2 / 4)
-    return (_reach(loss) / norm) ** 2 / (2 * eta * steps) + noise
+    return _unlearned(loss, eta * steps * norm**2) + noise
 
 
 def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, privacy: float) -> float:
@@ -165,15 +169,28 @@ def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, priva
 
     ``privacy`` is ``n mu``; ``norm`` the bound on augmented feature rows.
     """
-    reach, kappa = _reach(loss), loss.curvature
-    noise = (sensitivity / (privacy * norm)) ** 2  # per unit of tau R**2
+    noise = (sensitivity / (privacy * norm)) ** 2  # per unit of t = tau R**2
+    gain, start = 2 / _reach(loss) ** 2, 1 / _start(loss)
 
     def excess(t: float) -> float:
-        return reach**2 / (2 * t) + min(kappa * t**2 / 2, weights * t / 4) * noise
+        return _unlearned(loss, t) + min(loss.curvature * t**2 / 2, weights * t / 4) * noise
 
-    walking = (reach**2 / (2 * kappa * noise)) ** (1 / 3)
-    settled = reach * math.sqrt(2 / (weights * noise))
-    return min(walking, settled, key=excess) / norm**2
+    # Where a little more travel gains, gain / (start + gain t)**2, what its noise costs.
+    settled = (math.sqrt(4 * gain / (weights * noise)) - start) / gain
+    walking = (1 / (gain * loss.curvature * noise)) ** (1 / 3)
+    if start:
+        walking = brentq(
+            lambda t: loss.curvature * noise * t * (start + gain * t) ** 2 - gain, 0.0, walking
+        )
+    return min((t for t in (walking, settled) if t > 0), key=excess) / norm**2
+
+
+def _unlearned(loss: Loss, t: float) -> float:
+    """What gradient descent has not learned after ``t = tau R**2``, at most.
+
+    As ``d/dt excess <= -2 (excess / reach)**2`` along the way, from what there was at the start.
+    """
+    return 1 / (1 / _start(loss) + 2 * t / _reach(loss) ** 2)
 
 
 def _kinds(
@@ -313,6 +330,16 @@ def _reach(loss: Loss) -> float:
     if isinstance(loss, SmoothedPinball):
         return REACH_OF_QUANTILES * loss.width
     return REACH * math.sqrt(loss.outputs)
+
+
+def _start(loss: Loss) -> float:
+    """What there is to learn at weights 0, where the loss itself is what counts.
+
+    For regression on means: targets are between one and two thresholds away. A class is right or
+    wrong whatever the length of the weights, and a quantile's loss has no scale of its own:
+    infinity there.
+    """
+    return START_OF_TARGETS * loss.threshold**2 if isinstance(loss, Huber) else math.inf
 
 
 def _loss_of(plan: Plan) -> Loss:
