@@ -263,40 +263,56 @@ def test_explanation_and_hypotheses_are_plain_words() -> None:
     assert any("only the last iterate" in sentence for sentence in guarantee.hypotheses)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    kind=st.sampled_from(KINDS),
-    steps=st.one_of(st.just(math.inf), st.integers(0, 9).map(lambda k: 10**k)),
-    log_q=st.floats(-7, 0),
-    log_noise=st.floats(-2, 6),
-    log_delta=st.floats(-30, -0.31),
-    log_diameter=st.floats(-6, 6),
-)
-def test_extreme_arguments_fail_closed(
-    kind, steps, log_q, log_noise, log_delta, log_diameter
-) -> None:
+@st.composite
+def extreme_questions(draw) -> tuple[dp.Plan, float]:
+    """A plan from the far ends of what can be asked, and a delta."""
     records = 10**7
-    b = max(1, round(records * 10**log_q))
-    batches = {
-        "full": dp.FullBatch(),
-        "cyclic": dp.Cyclic(b),
-        "fixed": dp.FixedSize(b),
-        "poisson": dp.Poisson(b, max_overflow=1.0),
-    }[kind]
+    b = max(1, round(records * 10 ** draw(st.floats(-7, 0))))
+    batches = draw(
+        st.sampled_from(
+            [dp.FullBatch(), dp.Cyclic(b), dp.FixedSize(b), dp.Poisson(b, max_overflow=1.0)]
+        )
+    )
     plan = dp.Plan(
         records=records,
         batches=batches,
-        iterations=steps,
+        iterations=draw(st.one_of(st.just(math.inf), st.integers(0, 9).map(lambda k: 10**k))),
         step_size=1.0,
-        noise_multiplier=10**log_noise,
+        noise_multiplier=10 ** draw(st.floats(-2, 6)),
         lipschitz=1.0,
         smoothness=0.25,
-        domain=dp.L2Ball(10**log_diameter / 2),
+        regularization=draw(st.sampled_from([0.0, 0.0, 0.01, 0.3])),
+        domain=dp.L2Ball(10 ** draw(st.floats(-6, 6)) / 2),
+        neighboring_relation=draw(st.sampled_from(batches.relations)),
     )
-    delta = 10**log_delta
+    return plan, 10 ** draw(st.floats(-30, -0.31))
+
+
+def check_extreme(plan: dp.Plan, delta: float) -> dict[str, float]:
     guarantee = dp.account(plan, delta)
     epsilon = guarantee.epsilon(delta)
     assert epsilon >= 0
     if epsilon == 0:  # then even the total variation distance is within delta
         assert guarantee.delta(0.0) <= delta * (1 + 1e-6)
+    elif epsilon < 1e3:
+        assert 0 < guarantee.delta(epsilon) <= delta * 1.05
     assert np.all(guarantee.rdp([1.5, 32, 1e4]) > 0)
+    bounds = guarantee.bounds(delta)
+    assert epsilon <= min(bounds.values()) * (1 + 1e-6)
+    return bounds
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(extreme_questions())
+def test_extreme_arguments_fail_closed(question) -> None:
+    check_extreme(*question)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(extreme_questions())
+def test_no_extreme_bound_is_below_the_exact_walk(question) -> None:
+    plan, delta = question
+    bounds = check_extreme(plan, delta)
+    least = dp.lower_bound(plan, delta)
+    assert least <= min(bounds.values()) * (1 + 1e-9) + 1e-12
