@@ -15,7 +15,8 @@ import pytest
 
 import dplateau as dp
 from dplateau import claims, wording
-from dplateau.certificate import Certificate, fingerprint
+from dplateau.accounting.counting import PrivateCount
+from dplateau.certificate import Certificate, Counting, fingerprint
 from dplateau.errors import CertificateError, PlanError
 
 DELTA = 1e-6
@@ -237,6 +238,116 @@ def test_a_forged_plan_is_found_whenever_it_changes_the_guarantee(seed):
             forged["digest"] = claims.digest({k: v for k, v in forged.items() if k != "digest"})
             assert not accepted(forged), path
     assert changed_guarantee >= 2
+
+
+@pytest.fixture(scope="module")
+def counted():
+    """A certificate whose number of records is the result of a private count."""
+    plan = some_plan(neighboring_relation="add_or_remove_one", records=1500)
+    count = PrivateCount.within(3.0, DELTA)
+    run = Run(plan, np.array([0.25, -1.5]))
+    return Certificate.of(run, DELTA, counting=Counting(count, 3.0))
+
+
+def test_a_count_is_paid_for_in_every_claim(counted):
+    record, plan = counted.to_dict(), counted.plan
+    count, guarantee = counted.counting.count, dp.account(plan)
+    assert count == PrivateCount(0.06, 1e-8)
+    assert counted.epsilon == 3.0
+    assert counted.delta == DELTA
+    assert record["relations"]["add_or_remove_one"] == 3.0
+    left = record["count"]["training_delta"]
+    assert left + count.delta <= DELTA
+    assert guarantee.epsilon(left) <= record["count"]["training_epsilon"] <= 3.0 - count.epsilon
+    assert record["guarantee"]["composition"] == pytest.approx(
+        count.epsilon + guarantee.bounds(left)["composition"]
+    )
+    stated = certificate_of(plan).to_dict()
+    for part in ("0.01", "0.001"):
+        found = record["attack"]["true_positive_rate"][part]
+        assert found > stated["attack"]["true_positive_rate"][part]
+    assert record["attack"]["advantage"] > stated["attack"]["advantage"]
+    assert counted.verify([0.25, -1.5])
+
+
+def test_a_count_is_said_in_plain_words(counted):
+    record = counted.to_dict()
+    assert (
+        "1,500 is an upper bound on it with noise in it, and 0.06 of epsilon" in counted.statement
+    )
+    assert any("number of records" in line for line in record["covered"])
+    assert not any("count of the records" in line for line in record["not_covered"])
+    assert any("is known as n + " in line for line in record["guarantee"]["hypotheses"])
+
+
+def test_the_attack_on_count_and_training_is_no_better_than_their_profiles_allow(counted):
+    """Power at rate ``a`` is at most ``delta + exp(epsilon) a`` for each proved pair."""
+    guarantee, counting = dp.account(counted.plan), counted.counting
+    rates = np.geomspace(1e-4, 0.9, 30)
+    found = counting.found(guarantee, rates)
+    assert np.all(found >= 1 - guarantee.tradeoff(rates))
+    assert np.all(np.diff(found) >= 0)
+    assert np.all(found <= 1)
+    pair = counting.count.delta + DELTA + np.exp(counted.epsilon) * rates
+    assert np.all(found <= np.minimum(pair, 1) * (1 + 1e-9))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(("count", name) for name in ("mechanism", "epsilon", "delta", "half_width")),
+        *(("count", name) for name in ("training_epsilon", "training_delta")),
+        ("guarantee", "epsilon"),
+        ("guarantee", "delta"),
+        ("guarantee", "hypotheses", -1),
+        ("covered", 3),
+        ("plan", "records"),
+    ],
+    ids=lambda path: ".".join(map(str, path)),
+)
+@pytest.mark.parametrize("version", [None, "0.0.9"])
+def test_a_forged_count_is_found_by_recomputing(counted, path, version):
+    value = counted.to_dict()
+    for name in path:
+        value = value[name]
+    forged = edited(counted, path, other_digit(value), repair=False)
+    numbers = path[0] == "count" or path[-1] == "epsilon"
+    if version is not None:
+        forged["versions"]["dplateau"] = version
+    forged["digest"] = claims.digest({k: v for k, v in forged.items() if k != "digest"})
+    if version is None or numbers:
+        assert not accepted(forged)
+
+
+def test_a_count_cannot_be_dropped_or_planted(counted, certificate):
+    record = counted.to_dict()
+    count = record.pop("count")
+    record["digest"] = claims.digest({k: v for k, v in record.items() if k != "digest"})
+    assert not accepted(record)
+    planted = {**certificate.to_dict(), "count": count}
+    planted["digest"] = claims.digest({k: v for k, v in planted.items() if k != "digest"})
+    assert not accepted(planted)
+    with pytest.raises(PlanError, match="number is public"):
+        Certificate.of(Run(some_plan(), np.zeros(2)), DELTA, counting=counted.counting)
+
+
+def test_a_smaller_claim_than_the_count_and_its_plan_cost_is_found(counted):
+    """The forger lowers the sum and everything that is written in terms of it."""
+    record = counted.to_dict()
+    count = counted.counting.count
+    record["guarantee"]["epsilon"] = record["relations"]["add_or_remove_one"] = 0.5
+    record["count"]["training_epsilon"] = count.epsilon_left(0.5)
+    record["digest"] = claims.digest({k: v for k, v in record.items() if k != "digest"})
+    assert not accepted(record)
+
+
+def test_certificates_from_before_there_was_a_count_still_hold(certificate):
+    """They state the number of records, and hold no word about a count."""
+    old = certificate_of(some_plan(neighboring_relation="add_or_remove_one"))
+    assert "count" not in old.to_dict()
+    assert old.counting == Counting()
+    assert old.verify()
+    assert any("public upper bound" in line for line in old.to_dict()["not_covered"])
 
 
 def test_dropping_a_limit_is_found(certificate):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau import claims, verification
-from dplateau.claims import KIND, SCHEMA, fingerprint
+from dplateau.claims import KIND, SCHEMA, Counting, fingerprint
 from dplateau.errors import CertificateError, probability
 from dplateau.plan import Plan
 from dplateau.verification import Check, Verification
@@ -56,7 +56,8 @@ class Certificate:
 
     Guarantee
     ---------
-    ``epsilon`` is `account`'s upper bound for ``plan`` at ``delta``. A change of any character
+    ``epsilon`` is `account`'s upper bound for ``plan`` at ``delta``, plus the price of counting the
+    records where their number was not stated. A change of any character
     breaks the digest; a change of the plan, of ``delta`` or of a number claimed from them is found
     by recomputing even when the digest is forged with it. The digest is not a signature: who wrote
     the record, and whether the run was seeded, only a signature on the file can vouch for.
@@ -88,6 +89,7 @@ class Certificate:
         release: Released,
         delta: float,
         *,
+        counting: Counting | None = None,
         covered: Sequence[str] = (),
         not_covered: Sequence[str] = (),
     ) -> Certificate:
@@ -99,6 +101,8 @@ class Certificate:
             What `dplateau.release` returned: the plan as executed and the last iterate.
         delta : float
             The ``delta`` at which ``epsilon`` is stated.
+        counting : Counting, optional
+            How ``plan.records`` was found, where it is the result of a private count.
         covered, not_covered : sequences of str
             Sentences to add to the standard ones, such as public encodings or steps taken before
             training.
@@ -115,6 +119,7 @@ class Certificate:
             },
             model={"sha256": fingerprint(weights), "shape": list(weights.shape)},
             versions=claims.versions(),
+            counting=counting,
             covered=covered,
             not_covered=not_covered,
         )
@@ -170,6 +175,11 @@ class Certificate:
     def relation(self) -> str:
         """The neighbouring relation of the plan."""
         return str(self.to_dict()["guarantee"]["relation"])
+
+    @property
+    def counting(self) -> Counting:
+        """How the number of records was found; empty where a public bound was stated."""
+        return Counting.from_record(self.to_dict())
 
     @property
     def statement(self) -> str:
@@ -267,4 +277,4 @@ def _pretty(record: dict[str, Any]) -> str:
     return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-__all__ = ["Certificate", "Check", "Verification", "fingerprint"]
+__all__ = ["Certificate", "Check", "Counting", "Verification", "fingerprint"]

@@ -16,7 +16,7 @@ import numpy as np
 
 from dplateau import wording
 from dplateau.accounting.guarantee import account
-from dplateau.certificate import Certificate
+from dplateau.certificate import Certificate, Counting
 from dplateau.errors import DataError
 from dplateau.plan import Plan
 
@@ -62,9 +62,9 @@ class Picture(NamedTuple):
 
 def epsilon_picture(certificate: Certificate) -> Picture:
     """Epsilon against training length, by dplateau and by composition, with this run marked."""
-    plan, delta = certificate.plan, certificate.delta
+    plan, delta, counting = certificate.plan, certificate.delta, certificate.counting
     lengths = _lengths(plan, certificate.to_dict()["run"]["iterations_run"])
-    ours, added_up = np.array([_two_bounds(plan, t, delta) for t in lengths]).T
+    ours, added_up = np.array([_two_bounds(plan, t, delta, counting) for t in lengths]).T
     here = plan.iterations if math.isfinite(plan.iterations) else lengths[-1]
 
     def draw(ax: Any) -> None:
@@ -94,7 +94,7 @@ def _moral(here: float, at_the_end: float, length: int) -> str:
 def tradeoff_picture(certificate: Certificate) -> Picture:
     """True-positive against false-positive rate of the best attack on one record."""
     false_alarms = np.concatenate([np.geomspace(1e-4, 0.02, 40), np.linspace(0.02, 1.0, 80)[1:]])
-    found = 1.0 - np.asarray(account(certificate.plan).tradeoff(false_alarms.tolist()))
+    found = certificate.counting.found(account(certificate.plan), false_alarms)
 
     def draw(ax: Any) -> None:
         ax.plot(false_alarms, found, color=_OURS, label="best possible attack")
@@ -124,9 +124,15 @@ def _lengths(plan: Plan, steps_run: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.unique(np.append(around.astype(np.int64), middle))
 
 
-def _two_bounds(plan: Plan, iterations: int, delta: float) -> tuple[float, float]:
+def _two_bounds(
+    plan: Plan, iterations: int, delta: float, counting: Counting
+) -> tuple[float, float]:
+    """By dplateau and by composition, each with what counting the records costs."""
+    delta = counting.training_delta(delta)
+    counted = 0.0 if counting.count is None else counting.count.epsilon
     guarantee = account(plan.replace(iterations=int(iterations)))
-    return guarantee.epsilon(delta), guarantee.bounds(delta).get("composition", math.inf)
+    added_up = guarantee.bounds(delta).get("composition", math.inf)
+    return counted + guarantee.epsilon(delta), counted + added_up
 
 
 def _steps(count: float) -> str:

@@ -52,7 +52,8 @@ WORK = 3e10  # records read in all steps, times weights: well below a minute on 
 class _Task:
     """The public facts that a plan is made for."""
 
-    records: int
+    records: int  # what is divided by
+    likely: int  # how many there probably are
     features: int
     data_norm: float
     relation: str
@@ -63,6 +64,11 @@ class _Task:
     def hit(self) -> float:
         """How many gradients' lengths one record can change a sum by."""
         return 2.0 if self.relation == REPLACE_ONE else 1.0
+
+    @property
+    def filled(self) -> float:
+        """The mean gradient as computed, in units of the mean over the records there are."""
+        return self.likely / self.records
 
     def weights(self, loss: Loss) -> int:
         return (self.features + (loss.intercept > 0)) * loss.outputs
@@ -78,6 +84,7 @@ def suggest_plan(
     delta: float | None = None,
     noise_multiplier: float | None = None,
     neighboring_relation: str = REPLACE_ONE,
+    likely_records: int | None = None,
     domain: Domain | None = None,
     regularization: float | None = None,
     l1: float = 0.0,
@@ -101,6 +108,9 @@ def suggest_plan(
         The public bound on feature norms; longer rows are scaled down to it.
     epsilon, delta : float
         The budget; or give ``noise_multiplier``, and the plan spends what that costs.
+    likely_records : int, optional
+        Where ``n_samples`` is only an upper bound (``add_or_remove_one``): how many records there
+        probably are. It sets how far to go, never what is divided by.
     iterations : int or math.inf, optional
         ``inf``: an L2 penalty is chosen that makes the guarantee hold for any number of steps.
     work : float
@@ -122,8 +132,10 @@ def suggest_plan(
         raise PlanError("give exactly one of epsilon and noise_multiplier.")
     if epsilon is not None and delta is None:
         raise PlanError("delta is missing: choose one far below 1 / n_samples, such as 1e-6.")
+    records = whole("n_samples", n_samples)
     task = _Task(
-        records=whole("n_samples", n_samples),
+        records=records,
+        likely=min(whole("likely_records", likely_records or records), records),
         features=whole("n_features", n_features),
         data_norm=positive("data_norm", data_norm),
         relation=neighboring_relation,
@@ -142,26 +154,31 @@ def suggest_plan(
     }
     kinds = _kinds(loss, task, hidden_state, endless=iterations == math.inf)
     drafts = _drafts(task, kinds, given, noise_multiplier)
+
+    def forecast(plan: Plan) -> float:
+        return predicted_excess(plan, task.features, filled=task.filled)
+
     if epsilon is None or delta is None:
-        return min(drafts, key=lambda plan: predicted_excess(plan, task.features))
+        return min(drafts, key=forecast)
     if any(plan.diameter < math.inf or plan.regularization > 0 for plan in drafts):
         # A plateau may make hidden iterates cheaper than composition: price every kind exactly.
-        drafts = [calibrate(plan, epsilon, delta) for plan in drafts]
-        return min(drafts, key=lambda plan: predicted_excess(plan, task.features))
-    best = min(drafts, key=lambda plan: predicted_excess(plan, task.features))
-    return calibrate(best, epsilon, delta)
+        return min((calibrate(plan, epsilon, delta) for plan in drafts), key=forecast)
+    return calibrate(min(drafts, key=forecast), epsilon, delta)
 
 
-def predicted_excess(plan: Plan, n_features: int) -> float:
-    """The rule's forecast of the expected loss above the best, from public facts alone."""
+def predicted_excess(plan: Plan, n_features: int, *, filled: float = 1.0) -> float:
+    """The rule's forecast of the expected loss above the best, from public facts alone.
+
+    ``filled`` is the likely number of records divided by ``plan.records``.
+    """
     loss, eta = _loss_of(plan), plan.step_size.largest(1)
     norm = loss.augmented_norm(plan.data_norm)  # type: ignore[arg-type]
     weights = (n_features + (loss.intercept > 0)) * loss.outputs
     decay = eta * plan.regularization
     steps = min(plan.iterations, 1 / decay) if decay else plan.iterations
     spread = steps * (eta * plan.sigma) ** 2
-    noise = min(loss.curvature * norm**2 * spread / 2, weights * eta * plan.sigma**2 / 4)
-    return _unlearned(loss, eta * steps * norm**2) + noise
+    noise = min(loss.curvature * norm**2 * spread / 2, weights * eta * plan.sigma**2 / 4 / filled)
+    return _unlearned(loss, filled * eta * steps * norm**2) + noise
 
 
 def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, privacy: float) -> float:
@@ -270,14 +287,14 @@ def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
     lipschitz = loss.constants(task.data_norm).lipschitz
     norm, weights = loss.augmented_norm(task.data_norm), task.weights(loss)
     if task.mu is not None:
-        privacy = task.records * task.mu
-        return best_travel(loss, task.hit * lipschitz, weights, norm, privacy)
+        privacy = task.likely * task.mu
+        return best_travel(loss, task.hit * lipschitz, weights, norm, privacy) / task.filled
     eta = STEP / (loss.curvature * norm**2)
-    sigma = non_negative("noise_multiplier", noise_multiplier) * lipschitz / task.records
+    sigma = non_negative("noise_multiplier", noise_multiplier) * lipschitz / task.likely
     longest = _most_steps(loss) * eta
     settled = weights * eta * sigma**2 / 4
     left = (_reach(loss) / norm) ** 2 / 2
-    return left / settled if settled > left / longest else longest
+    return (left / settled if settled > left / longest else longest) / task.filled
 
 
 def _step_and_steps(
@@ -301,9 +318,9 @@ def _step_and_steps(
 def _batches(task: _Task, loss: Loss, steps: float) -> Batches:
     """All records, or as many as the work allows: sampling leaves the noise as it is."""
     rows = task.work / (task.weights(loss) * min(steps, _most_steps(loss)))
-    if rows >= task.records:
+    if rows >= task.likely:
         return FullBatch()
-    size = max(round(rows), LEAST_BATCH)
+    size = max(round(rows / task.filled), LEAST_BATCH)
     return Poisson(size) if size < task.records else FullBatch()
 
 

@@ -134,7 +134,7 @@ def render(certificate: Certificate, *, audit: str = "") -> str:
         "heading": "Privacy report of a released model",
         "subtitle": _escape(
             f"model {record['model']['sha256'][:16]}, {_model_name(certificate.plan)}, "
-            f"trained on {certificate.plan.records:,} records"
+            f"trained on {wording.records(certificate.plan)}"
         ),
         "verdict_class": "good" if fit else "bad",
         "badge": "Fit for release" if fit else "Not for release",
@@ -224,6 +224,8 @@ def _model_name(plan: Plan) -> str:
 def _plan_rows(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     plan = {name: value for name, value in record["plan"].items() if name != "schema"}
     yield "steps run", f"{record['run']['iterations_run']:,}"
+    if "count" in record:
+        yield "count of records", _shown({"kind": record["count"]["mechanism"], **record["count"]})
     for name, value in plan.items():
         if value is not None:
             yield name.replace("_", " "), _shown(value)

@@ -9,6 +9,8 @@ from typing import Any
 
 from dplateau import claims, wording
 from dplateau.accounting.guarantee import account
+from dplateau.batches import ADD_OR_REMOVE_ONE
+from dplateau.claims import Counting
 from dplateau.errors import PlanError
 from dplateau.plan import Plan
 
@@ -52,7 +54,12 @@ def checks(record: dict[str, Any], weights: Any = None) -> Iterator[Check]:
         return
     ran = record["run"]["iterations_run"]
     yield Check("steps", ran <= plan.iterations, f"{ran} run, {plan.iterations} accounted")
-    yield from _claims(record, plan)
+    try:
+        counting = Counting.from_record(record)
+    except PlanError as trouble:
+        yield Check("count", False, f"not a count that dplateau makes ({trouble})")
+        return
+    yield from _claims(record, plan, counting)
     if weights is not None:
         yield _model(record["model"]["sha256"], weights)
 
@@ -65,24 +72,29 @@ def _model(recorded: str, weights: Any) -> Check:
     return Check("model", False, f"issued for {recorded[:16]}, given {found[:16]}")
 
 
-def _claims(record: dict[str, Any], plan: Plan) -> Iterator[Check]:
+def _claims(record: dict[str, Any], plan: Plan, counting: Counting) -> Iterator[Check]:
     """Rebuild the record from its facts and compare, field by field."""
     same_version = record["versions"].get("dplateau") == claims.versions()["dplateau"]
     agrees = _close if same_version else _at_least
     delta = record["guarantee"]["delta"]
     claimed = record["guarantee"]["epsilon"]
-    computed = claims.amount(account(plan, delta).epsilon(delta))
+    guarantee = account(plan, counting.training_delta(delta))
+    if counting.count is not None:
+        yield _count(record["count"], counting.to_dict(guarantee, delta), plan)
+    computed = claims.amount(counting.epsilon(guarantee))
     yield Check("epsilon", agrees(claimed, computed), f"{claimed} claimed, {computed} recomputed")
     if not agrees(claimed, computed):
         return  # all other claims follow from the same plan
+    count = counting.count
     again = claims.record(
         plan,
         delta,
         run={name: record["run"][name] for name in record["run"] if name != "reproducibility"},
         model=record["model"],
         versions=record["versions"],
-        covered=record["covered"][len(wording.covered(plan)) :],
-        not_covered=record["not_covered"][len(wording.not_covered(plan)) :],
+        counting=counting,
+        covered=record["covered"][len(wording.covered(plan, count)) :],
+        not_covered=record["not_covered"][len(wording.not_covered(plan, count)) :],
     )
     if same_version:
         wrong = sorted(set(_differences(record, again)) - {"digest", "guarantee.epsilon"})
@@ -90,6 +102,18 @@ def _claims(record: dict[str, Any], plan: Plan) -> Iterator[Check]:
         wrong = sorted(_unproved(_promises(record), _promises(again)))
     found = f"{', '.join(wrong)}: not what the plan gives" if wrong else "as recomputed"
     yield Check("every other claim", not wrong, found)
+
+
+def _count(recorded: dict[str, Any], again: dict[str, Any], plan: Plan) -> Check:
+    """The count's own parameters fit together, and it belongs to this relation."""
+    wrong = sorted(_differences(recorded, again))
+    if wrong:
+        return Check("count", False, f"{', '.join(wrong)}: not what its parameters give")
+    if plan.neighboring_relation != ADD_OR_REMOVE_ONE:
+        return Check(
+            "count", False, f"the number of records is public: {plan.neighboring_relation}"
+        )
+    return Check("count", True, f"epsilon {recorded['epsilon']} of the sum, as recomputed")
 
 
 def _promises(record: dict[str, Any]) -> dict[str, Any]:

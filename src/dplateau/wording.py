@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from dplateau.accounting.counting import PrivateCount
 from dplateau.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan import Plan
 
@@ -88,7 +89,13 @@ def percent(rate: float) -> str:
 
 
 def statement(
-    plan: Plan, epsilon: float, delta: float, rates: Mapping[str, float], *, seeded: bool
+    plan: Plan,
+    epsilon: float,
+    delta: float,
+    rates: Mapping[str, float],
+    *,
+    seeded: bool,
+    count: PrivateCount | None = None,
 ) -> str:
     """The promise in two or three sentences."""
     relation = RELATIONS[plan.neighboring_relation]
@@ -117,6 +124,33 @@ def statement(
     return (
         f"{warning}Seeing {what} tells almost the same whether or not {relation}: differential "
         f"privacy with epsilon = {above(epsilon)} at delta = {short(delta)}. {tests}"
+        + (f" {_upper_bound(plan, count)}" if count else "")
+    )
+
+
+def records(plan: Plan) -> str:
+    """How many records, where the relation lets their number be known."""
+    bound = "at most " if plan.neighboring_relation == ADD_OR_REMOVE_ONE else ""
+    return f"{bound}{plan.records:,} records"
+
+
+def _upper_bound(plan: Plan, count: PrivateCount) -> str:
+    return (
+        f"The number of records is protected too: {plan.records:,} is an upper bound on it with "
+        f"noise in it, and {above(count.epsilon)} of epsilon pays for that."
+    )
+
+
+def counted(count: PrivateCount | None) -> tuple[str, ...]:
+    """What makes a noisy upper bound on the number of records private, in one sentence."""
+    if count is None:
+        return ()
+    m = f"{count.half_width:,}"
+    return (
+        f"the number of records is known as n + {m} + Z only, Z geometric at rate "
+        f"{short(count.epsilon)} on both sides and cut at {m}: never below n, and by itself "
+        f"private with epsilon = {above(count.epsilon)} at delta = {short(count.delta)}, which "
+        "is added to the training's (theory, section 13)",
     )
 
 
@@ -145,7 +179,7 @@ def reproducibility(*, seeded: bool) -> str:
     return "not reproducible: the noise came from the operating system's entropy and was not kept"
 
 
-def covered(plan: Plan) -> tuple[str, ...]:
+def covered(plan: Plan, count: PrivateCount | None = None) -> tuple[str, ...]:
     """What the guarantee is about."""
     if plan.hidden_state:
         first = (
@@ -157,22 +191,23 @@ def covered(plan: Plan) -> tuple[str, ...]:
         first,
         "One record at a time, whatever anybody knows about all the others.",
         "Any number of predictions made with the model.",
+        *(("The number of records, and this certificate, which shows a noisy one.",) * bool(count)),
     )
 
 
-def not_covered(plan: Plan) -> tuple[str, ...]:
+def not_covered(plan: Plan, count: PrivateCount | None = None) -> tuple[str, ...]:
     """What the guarantee says nothing about."""
     hidden = (
         "Intermediate models, training losses or logs of this run: none of them may be shown.",
     )
-    counted = (
+    stated = (
         "A count of the records: what is stated for adding or removing one holds if "
         f"{plan.records:,} is a public upper bound on their number.",
     )
     people = "People with several records: their guarantee is weaker, up to the number of records."
     return (
         *(hidden if plan.hidden_state else ()),
-        *(counted if ADD_OR_REMOVE_ONE in plan.batches.relations else ()),
+        *(stated if count is None and ADD_OR_REMOVE_ONE in plan.batches.relations else ()),
         "Preprocessing that looked at the data, such as standardising by its own mean.",
         "Hyper-parameters, features or bounds chosen by looking at the data.",
         "Other releases from the same records: their losses add up.",
@@ -188,9 +223,11 @@ __all__ = [
     "above",
     "attack",
     "below",
+    "counted",
     "covered",
     "not_covered",
     "percent",
+    "records",
     "reproducibility",
     "short",
     "statement",

@@ -150,6 +150,29 @@ def test_a_boolean_can_be_the_target(dplateau, folder):
     assert TableModel.read(folder / "model").estimator.classes_.tolist() == ["false", "true"]
 
 
+def test_a_private_number_of_rows_is_counted_and_said_so(dplateau, folder):
+    asked = training(folder, target="member", relation="add_or_remove_one")
+    code, out, err = dplateau(*asked)
+    assert code == 0
+    assert not err
+    assert "The number of records is protected too" in out
+    assert "on at most " in out
+    assert "2,000 records" not in out
+    code, out, _ = dplateau(*asked, "--force", "--json")
+    said = json.loads(out)
+    assert said["epsilon"] == 4.0
+    assert said["count"]["half_width"] > 0
+    assert said["records"] >= 2000
+    code, out, _ = dplateau("verify", folder / "model")
+    assert code == 0
+    assert "count" in out
+    code, _, _ = dplateau("report", folder / "model")
+    assert code == 0
+    page = (folder / "model" / "report.html").read_text()
+    assert "trained on at most " in page
+    assert "truncated geometric" in page
+
+
 def test_an_existing_model_is_replaced_only_by_force(dplateau, folder):
     (folder / "model").mkdir()
     (folder / "model" / "notes.txt").write_text("mine")

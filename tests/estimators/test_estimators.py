@@ -139,6 +139,77 @@ def test_the_relation_is_printed_however_it_is_set():
     assert repr(dp.PrivateLinearSVC()) == ("PrivateLinearSVC(neighboring_relation='replace_one')")
 
 
+def counting(**options):
+    return logistic(neighboring_relation="add_or_remove_one", **options)
+
+
+def test_where_the_number_of_rows_is_private_a_noisy_upper_bound_is_paid_for(cancer):
+    X, y = cancer
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = counting().fit(X, y)
+    certificate = model.certificate_
+    count = certificate.counting.count
+    assert 569 <= model.plan_.records <= 569 + 2 * count.half_width
+    assert certificate.epsilon == 2.0
+    assert count.epsilon == pytest.approx(0.04)
+    left = count.delta_left(1e-5)
+    assert count.epsilon + dp.account(model.plan_).epsilon(left) <= 2.0
+    assert certificate.verify(model)
+    assert certificate.fit_for_release
+    assert model.score(X, y) > 0.8
+    assert "0.04 pays for an upper bound" in model.explain(*X.shape)
+    assert "epsilon = 2 " in model.explain(*X.shape)
+
+
+def test_no_row_count_leaves_the_fit_but_through_the_count(cancer):
+    """Neighbours with the same count run the very same plan."""
+    X, y = cancer
+    one, other = counting(random_state=4).fit(X, y), counting(random_state=4).fit(X[:-1], y[:-1])
+    assert one.plan_.records == other.plan_.records + 1
+    count = one.certificate_.counting.count
+    expected = counting()._plan(one.plan_.records, X.shape[1], one.plan_.records - count.half_width)
+    assert one.plan_ == expected
+    assert not one.certificate_.fit_for_release, "a seeded count can be undone"
+
+
+def test_a_stated_number_of_records_costs_nothing(cancer):
+    X, y = cancer
+    model = counting(records=600).fit(X, y)
+    assert model.plan_.records == 600
+    assert model.plan_ == counting(records=600).plan(600, 30)
+    assert model.certificate_.counting.count is None
+    assert "count" not in model.certificate_.to_dict()
+    with pytest.raises(dp.DataError, match="more rows than the plan's records=500"):
+        counting(records=500).fit(X, y)
+    replacing = logistic().fit(X, y)
+    assert "count" not in replacing.certificate_.to_dict()
+    assert replacing.plan_.records == 569
+
+
+def test_beside_given_noise_the_count_has_a_price_of_its_own(cancer):
+    X, y = cancer
+    model = counting(epsilon=None, noise_multiplier=30.0).fit(X, y)
+    certificate = model.certificate_
+    count = certificate.counting.count
+    assert count.epsilon == 0.02
+    training = dp.account(model.plan_).epsilon(count.delta_left(1e-5))
+    assert certificate.epsilon == pytest.approx(0.02 + training, rel=1e-6)
+    assert certificate.verify(model)
+    assert "with another it would have been another" in certificate.to_dict()["not_covered"][-1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"batch_size": 100, "epochs": 2, "learning_rate": 2.0}, {"radius": 5.0}, {"alpha": 0.1}],
+)
+def test_every_kind_of_plan_goes_with_a_count(cancer, options):
+    X, y = cancer
+    model = counting(**options).fit(X, y)
+    assert model.certificate_.epsilon == 2.0
+    assert model.certificate_.verify(model)
+
+
 def test_given_noise_is_priced_by_the_certificate(cancer):
     X, y = cancer
     model = logistic(epsilon=None, noise_multiplier=30.0).fit(X, y)

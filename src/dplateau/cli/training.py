@@ -70,7 +70,10 @@ def train(
     ] = "replace_one",
     records: Annotated[
         int | None,
-        typer.Option(help="Under add_or_remove_one: a public upper bound on the number of rows."),
+        typer.Option(
+            help="Under add_or_remove_one: a public upper bound on the number of rows. Left out, "
+            "2 % of the budget buys one."
+        ),
     ] = None,
     time_budget: Annotated[
         str | None,
@@ -80,6 +83,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a private model on a table; write it with its certificate, and nothing private."""
+    from dplateau import wording
     from dplateau.preprocessing import load_schema
     from dplateau.table_model import TableModel, check_directory
     from dplateau.tables import read_table
@@ -111,6 +115,7 @@ def train(
             "delta": certificate.delta,
             "relation": certificate.relation,
             "records": plan.records,
+            "count": certificate.to_dict().get("count"),
             "features": model.estimator.n_features_in_,
             "iterations": plan.iterations,
             "fit_for_release": certificate.fit_for_release,
@@ -119,7 +124,7 @@ def train(
         print(json.dumps(summary))
         return
     print(certificate.statement)
-    print(f"Trained {plan.iterations:,} steps on {plan.records:,} records. Wrote:")
+    print(f"Trained {plan.iterations:,} steps on {wording.records(plan)}. Wrote:")
     for file in files:
         print(f"  {file}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,22 +17,24 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from dplateau.accounting.counting import PrivateCount
 from dplateau.accounting.guarantee import account
 from dplateau.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch
-from dplateau.certificate import Certificate
+from dplateau.certificate import Certificate, Counting
 from dplateau.domains import L2Ball
 from dplateau.errors import DataError, PlanError, positive
 from dplateau.estimators.surroundings import warn_of_surroundings
 from dplateau.losses import Loss
 from dplateau.plan import Plan
 from dplateau.planner import INTERCEPT, suggest_plan
+from dplateau.training.counting import count_records
 from dplateau.training.run import release
 
 Array = NDArray[np.float64]
 
-_COUNTED = (
-    "The number of records: adding or removing one changes it, and it was read off the data and "
-    "taken as public."
+_AFTER_THE_FACT = (
+    "Other outcomes of the count of records: the noise was given, so epsilon follows from the "
+    "number of records that came out, and with another it would have been another."
 )
 _FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
@@ -78,8 +79,9 @@ class PrivateLinearModel(BaseEstimator):
         What "one record" means in the guarantee.
     records : int, optional
         Under "add_or_remove_one", where the number of rows is itself private: a public upper bound
-        on it, which everything is divided by. Left out, the number of rows is taken as public;
-        a warning says so, and the certificate lists it as not covered.
+        on it, which everything is divided by. Left out, 2 % of ``epsilon`` and 1 % of ``delta``
+        (with ``noise_multiplier``: an epsilon of 0.02 beside the noise's) buy one: a count with
+        noise that is never negative.
     fit_intercept : bool, default True
         Whether scores have a constant term.
     random_state : int, optional
@@ -113,20 +115,30 @@ class PrivateLinearModel(BaseEstimator):
     def plan(self, n_samples: int, n_features: int) -> Plan:
         """The plan that `fit` would run on data of this shape, found without any data.
 
+        Under "add_or_remove_one" ``n_samples`` is taken as the public upper bound on the number of
+        rows. Where `fit` has to find one by itself, the plan leaves it the budget to do so.
         ``plan.noise_multiplier`` and ``plan.iterations`` are the noise and the steps; the price is
         ``dp.account(plan).epsilon(delta)``, or `explain` in words.
         """
+        return self._plan(n_samples, n_features)
+
+    def _plan(self, n_samples: int, n_features: int, likely_records: int | None = None) -> Plan:
         self._check_facts()
         batches = self._batches(n_samples)
+        count, epsilon, delta = self._count(), self.epsilon, self.delta
+        if count is not None:
+            epsilon = None if epsilon is None else count.epsilon_left(epsilon)
+            delta = count.delta_left(delta)  # type: ignore[arg-type]
         return suggest_plan(
             self._loss(),
             n_samples,
             n_features,
             data_norm=self.data_norm,  # type: ignore[arg-type]
-            epsilon=self.epsilon,
-            delta=self.delta,
+            epsilon=epsilon,
+            delta=delta,
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
+            likely_records=likely_records,
             domain=None if self.radius is None else L2Ball(self.radius),
             regularization=self.alpha,
             l1=self.l1,
@@ -138,14 +150,21 @@ class PrivateLinearModel(BaseEstimator):
     def explain(self, n_samples: int, n_features: int) -> str:
         """What `fit` would do on data of this shape, and what it would cost, in words."""
         plan = self.plan(n_samples, n_features)
-        guarantee = account(plan)
+        counting = self._counting()
+        guarantee = account(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
+        counted = ""
+        if counting.count is not None:
+            counted = (
+                f" Of this epsilon, {counting.count.epsilon:.3g} pays for an upper bound on the "
+                "number of records, which is private: none was stated (records=)."
+            )
         steps = "any number of" if plan.iterations == math.inf else f"{plan.iterations:,}"
         return (
             f"{type(self).__name__} on {n_samples:,} records: {steps} steps of "
             f"{plan.step_size.largest(1):.3g} with {plan.batches!r} and noise multiplier "
-            f"{plan.noise_multiplier.largest(1):.4g}; epsilon = {guarantee.epsilon(self.delta):.4g}"
+            f"{plan.noise_multiplier.largest(1):.4g}; epsilon = {counting.epsilon(guarantee):.4g}"
             f" at delta = {self.delta:g} under {plan.neighboring_relation} "
-            f"(bound: {guarantee.bound})."
+            f"(bound: {guarantee.bound}).{counted}"
         )
 
     def _loss(self) -> Loss:
@@ -201,7 +220,8 @@ class PrivateLinearModel(BaseEstimator):
     def _train(self, X: Any, y: Any) -> Array:
         """Run the plan on validated data; the weights, features first, intercept's last."""
         warn_of_surroundings(self.epsilon)
-        plan = self.plan(self._public_records(X.shape[0]), X.shape[1])
+        counting = self._counting()
+        plan = self._plan_for(X, counting.count)
         assert plan.loss is not None
         released = release(
             plan,
@@ -217,24 +237,28 @@ class PrivateLinearModel(BaseEstimator):
         self.certificate_ = Certificate.of(
             released,
             self.delta,  # type: ignore[arg-type]
-            not_covered=(_COUNTED,) if self._counts_rows() else (),
+            counting=counting,
+            not_covered=(_AFTER_THE_FACT,) if counting.count and self.epsilon is None else (),
         )
         self.weights_ = released.weights
         return released.weights
 
-    def _counts_rows(self) -> bool:
-        """Whether a private number of rows is about to be used as if it were public."""
-        return self.records is None and self.neighboring_relation == ADD_OR_REMOVE_ONE
+    def _plan_for(self, X: Any, count: PrivateCount | None) -> Plan:
+        """The one place where the number of rows of private data is read."""
+        rows, features = X.shape
+        if count is None:
+            return self.plan(rows if self.records is None else self.records, features)
+        bound = count_records(count, rows, self.random_state)
+        return self._plan(bound, features, count.likely_records(bound))
 
-    def _public_records(self, rows: int) -> int:
-        """The number of records to plan for: the declared bound, else the rows there are."""
-        if self._counts_rows():
-            warnings.warn(
-                f"{_COUNTED} Pass records=, a public upper bound on the number of rows, or use "
-                "neighboring_relation='replace_one'.",
-                stacklevel=4,
-            )
-        return rows if self.records is None else self.records
+    def _count(self) -> PrivateCount | None:
+        """What `fit` pays to know the number of rows; None where it is public or stated."""
+        if self.records is not None or self.neighboring_relation != ADD_OR_REMOVE_ONE:
+            return None
+        return PrivateCount.within(self.epsilon, self.delta)  # type: ignore[arg-type]
+
+    def _counting(self) -> Counting:
+        return Counting(self._count(), self.epsilon or 0.0)
 
     def _records(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Features and targets to train on: their shapes are checked, their content is not.

@@ -1,0 +1,110 @@
+"""The private count of records: its exact delta, by rational and 60-digit arithmetic."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import mpmath
+import pytest
+
+from dplateau.accounting.counting import DELTA_SHARE, EPSILON_SHARE, PrivateCount
+from dplateau.errors import PlanError
+
+CASES = [
+    (0.02, 1e-7),
+    (0.002, 1e-8),
+    (0.1, 1e-9),
+    (0.5, 1e-3),
+    (2.0, 1e-6),
+    (8.0, 0.3),
+    (1e-4, 1e-3),
+]
+
+
+def law(ratio, m):
+    """``P(Z = k)`` for ``k = -m..m``, in whatever arithmetic ``ratio = exp(-epsilon)`` has."""
+    weights = {k: ratio ** abs(k) for k in range(-m, m + 1)}
+    total = sum(weights.values())
+    return {k: weight / total for k, weight in weights.items()}
+
+
+def hockey_stick(one, other, factor):
+    """``sum of (P - factor Q)_+`` over all outcomes: the exact delta of the pair."""
+    outcomes = one.keys() | other.keys()
+    return sum(max(one.get(z, 0) - factor * other.get(z, 0), 0) for z in outcomes)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), CASES)
+def test_delta_is_exact_and_the_width_is_the_least(epsilon, delta):
+    m = PrivateCount(epsilon, delta).half_width
+    with mpmath.workdps(60):
+        ratio = mpmath.exp(-mpmath.mpf(epsilon))
+        chances = law(ratio, m)
+        few = {k + m: p for k, p in chances.items()}  # the count for n = 0
+        many = {k + m + 1: p for k, p in chances.items()}  # and for n = 1
+        # no factor at which rounding of 60 digits could turn equality into an excess
+        factor = (1 + mpmath.mpf(10) ** -50) / ratio
+        for one, other in ((few, many), (many, few)):
+            found = hockey_stick(one, other, factor)
+            assert found <= delta
+            assert mpmath.almosteq(found, chances[m], rel_eps=mpmath.mpf(10) ** -40)
+        if m > 1:
+            assert law(ratio, m - 1)[m - 1] > delta * (1 - 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "m"), [(Fraction(1, 2), 1), (Fraction(9, 10), 7), (Fraction(99, 100), 60)]
+)
+def test_the_theorem_in_rational_numbers(ratio, m):
+    """With ``exp(-epsilon)`` rational nothing is rounded: delta is ``P(Z = m)``."""
+    chances = law(ratio, m)
+    few = chances
+    many = {k + 1: p for k, p in chances.items()}
+    assert hockey_stick(few, many, 1 / ratio) == chances[m]
+    assert hockey_stick(many, few, 1 / ratio) == chances[m]
+    assert hockey_stick(few, many, Fraction(1)) == chances[0], "total variation"
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), CASES)
+def test_the_advantage_is_the_total_variation(epsilon, delta):
+    count = PrivateCount(epsilon, delta)
+    chances = law(math.exp(-epsilon), count.half_width)
+    assert count.advantage == pytest.approx(chances[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.7, 1e-8, 1e6])
+@pytest.mark.parametrize("delta", [1e-5, 1e-9, 0.1])
+def test_the_parts_never_exceed_the_budget(epsilon, delta):
+    count = PrivateCount.within(epsilon, delta)
+    for part, left, whole in (
+        (count.epsilon, count.epsilon_left(epsilon), epsilon),
+        (count.delta, count.delta_left(delta), delta),
+    ):
+        assert Fraction(part) + Fraction(left) <= Fraction(whole)
+        assert part + left == pytest.approx(whole, rel=1e-14)
+    assert count.epsilon == pytest.approx(EPSILON_SHARE * epsilon)
+    assert count.delta == pytest.approx(DELTA_SHARE * delta)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-9, 1.0, 1e300])
+@pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.999])
+def test_extremes_are_answered_at_once(epsilon, delta):
+    count = PrivateCount(epsilon, delta)
+    assert count.half_width >= 1
+    assert 0 <= count.advantage <= 1
+
+
+def test_a_wider_count_costs_less():
+    widths = [PrivateCount(epsilon, 1e-7).half_width for epsilon in (0.01, 0.1, 1.0)]
+    assert widths == sorted(widths, reverse=True)
+    widths = [PrivateCount(0.1, delta).half_width for delta in (1e-9, 1e-6, 1e-3)]
+    assert widths == sorted(widths, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 1e-6), (-1.0, 1e-6), (math.inf, 0.1), (1.0, 0.0)]
+)
+def test_what_is_no_price_is_refused(epsilon, delta):
+    with pytest.raises(PlanError):
+        PrivateCount(epsilon, delta)
