@@ -30,9 +30,8 @@ CERTIFICATE = "certificate.json"
 MODEL = "model.json"
 REPORT = "report.html"
 
+_FACTS = ("feature norm", "classes", "number of records", "domain")
 _SIGNATURES = (
-    "The bounds in the plan (feature norm, classes, number of records, domain) are public facts "
-    "or were stated before looking at the data.",
     "No hyper-parameter was tuned on these records, or that tuning was accounted for as well.",
     "Nothing else of this run left the building: no earlier model, loss curve, log or resume file.",
     "Earlier and later releases from the same records are added up with this one.",
@@ -145,7 +144,7 @@ def render(certificate: Certificate, *, audit: str = "") -> str:
         "pictures": _pictures(certificate),
         "theorem": _escape(guarantee["theorem"]),
         "hypotheses": _items(guarantee["hypotheses"]),
-        "signatures": _items(_SIGNATURES),
+        "signatures": _items(_signatures(record)),
         "constants": _rows(
             (_LABELS.get(name, name), _shown(value))
             for name, value in guarantee["constants"].items()
@@ -165,6 +164,16 @@ def render(certificate: Certificate, *, audit: str = "") -> str:
     }
     template = resources.files("dplateau").joinpath("report.html").read_text("utf-8")
     return Template(template).substitute(page)
+
+
+def _signatures(record: Mapping[str, Any]) -> Iterable[str]:
+    """What only a person can know; records that were counted in private are none of it."""
+    stated = [fact for fact in _FACTS if "count" not in record or fact != "number of records"]
+    yield (
+        f"The bounds in the plan ({', '.join(stated)}) are public facts or were stated before "
+        "looking at the data."
+    )
+    yield from _SIGNATURES
 
 
 def _numbers(record: Mapping[str, Any]) -> str:

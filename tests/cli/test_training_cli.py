@@ -171,6 +171,7 @@ def test_a_private_number_of_rows_is_counted_and_said_so(dplateau, folder):
     page = (folder / "model" / "report.html").read_text()
     assert "trained on at most " in page
     assert "truncated geometric" in page
+    assert "(feature norm, classes, domain) are public facts" in page
 
 
 def test_an_existing_model_is_replaced_only_by_force(dplateau, folder):
