@@ -24,6 +24,7 @@ from dplateau.plan import Plan
 Vector = NDArray[np.float64]
 
 _SURELY_LONGER = 2.0  # composition over this many times forgetting's horizon cannot be smaller
+_CLOSE = 0.02  # relative, of the delta that is found
 
 
 def account(plan: Plan, delta: float = 1e-6) -> Guarantee:
@@ -131,19 +132,24 @@ class Guarantee:
             return 0.0
         least = min(self._composition.price.delta(epsilon), 1.0)
         low, high = math.log(1e-300), math.log(max(least, 1e-300))
-        # A horizon chosen for some delta either proves that delta or shows it to be out of reach.
-        while high - low > 0.02 and self._forgets:
-            middle = (low + high) / 2
-            chosen = families.forgotten(self.plan, math.exp(middle))
+        # A horizon chosen for some delta either proves that delta or shows it to be out of reach;
+        # what it proves is a good next aim, and longer strides follow while that goes well.
+        aim, stride = high, _CLOSE
+        while high - low > _CLOSE and self._forgets:
+            chosen = families.forgotten(self.plan, min(math.exp(aim), 0.5))
             proved = 1.0 if chosen is None else chosen.price.delta(epsilon)
             least = min(least, proved)
-            if proved <= math.exp(middle):
-                high = min(middle, math.log(max(proved, 1e-300)))
+            if proved <= math.exp(aim):
+                high = min(aim, math.log(max(proved, 1e-300)))
+                aim, stride = max(high - stride, (low + high) / 2), 4 * stride
             else:
-                low = middle
-        for aim in (1.0, 1e-3, 1e-6) if self.plan.hidden_state else ():
-            shifted = families.shifted(self.plan, min(max(aim * least, 1e-300), 0.5))
-            if shifted is not None:
+                low = aim
+                aim = (low + high) / 2
+        seen: set[float] = set()
+        for part in (1.0, 1e-3, 1e-6) if self.plan.hidden_state else ():
+            shifted = families.shifted(self.plan, min(max(part * least, 1e-300), 0.5))
+            if shifted is not None and shifted.last_steps not in seen:
+                seen.add(shifted.last_steps)
                 least = min(least, shifted.price.delta(epsilon))
         return max(least, sys.float_info.min)  # no Gaussian mechanism is pure: 0 is an underflow
 
