@@ -58,7 +58,7 @@ def accountants(records: list[Json]) -> Any:
     asked = [r for r in asked if number(r["parameters"]["steps"]) < math.inf]
     samplings = sorted({r["parameters"]["sampling"] for r in asked})
     lengths = [r["parameters"]["steps"] for r in asked]
-    figure, axes = _panels(len(samplings) + 1, columns=3)
+    figure, axes = _panels(len(samplings), columns=3)
     for axis, sampling in zip(axes, samplings, strict=False):
         for i, name in enumerate(accountant_names()):
             found = [r for r in asked if accountant_name(r) == name]
@@ -77,8 +77,7 @@ def accountants(records: list[Json]) -> Any:
         axis.axhline(asked[0]["parameters"]["cap"], color="grey", lw=0.8)
         axis.set(xscale="log", yscale="log", title=f"q = {sampling:g}", xlabel="iterations T")
         axis.set(ylabel="processor seconds", xlim=(min(lengths) / 2, max(lengths) * 2))
-    _shared_legend(axes, len(samplings))
-    figure.tight_layout()
+    _shared_legend(figure, axes, len(samplings))
     return figure
 
 
@@ -111,13 +110,15 @@ def utility_chart(records: list[Json]) -> Any:
     ]
     if not pairs:
         return None
-    figure, axes = _panels(len(pairs) + 1, columns=4)
+    figure, axes = _panels(len(pairs), columns=4)
     contenders = sorted({c for _, r, c in table if r != "none"}, key=_ours_first)
     for axis, (data, relation) in zip(axes, pairs, strict=False):
         rows = {c: table.get((data, relation, c), {}) for c in contenders}
+        low, high = _score_range(rows, table.get((data, "none", "non-private"), {}).get(0.0))
         for i, contender in enumerate(contenders):
-            if rows[contender]:
-                _line(axis, rows[contender], contender, i)
+            shown = {e: found for e, found in rows[contender].items() if spread(found)[0] >= low}
+            if shown:
+                _line(axis, shown, contender, i)
         ceiling = table.get((data, "none", "non-private"), {}).get(0.0)
         if ceiling:
             axis.axhline(spread(ceiling)[0], color="black", lw=0.8, label="non-private")
@@ -126,9 +127,8 @@ def utility_chart(records: list[Json]) -> Any:
         axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
         axis.minorticks_off()
         axis.title.set_fontsize(9)
-        axis.set_ylim(*_score_range(rows, ceiling))
-    _shared_legend(axes, len(pairs))
-    figure.tight_layout()
+        axis.set_ylim(low, high)
+    _shared_legend(figure, axes, len(pairs))
     return figure
 
 
@@ -138,6 +138,8 @@ def _score_range(
     """From the lowest mean, but no lower than a useless model, to the best; a little air."""
     means = [spread(scores)[0] for row in rows.values() for scores in row.values()]
     means += [spread(ceiling)[0]] if ceiling else []
+    ours = [spread(scores) for scores in rows["dplateau"].values()] if "dplateau" in rows else []
+    means += [middle + sign * deviation for middle, deviation in ours for sign in (-1, 1)]
     low, high = max(min(means), -0.2), max(means)
     air = max(0.08 * (high - low), 0.002)
     return low - air, high + air
@@ -150,15 +152,17 @@ def _panels(count: int, columns: int) -> tuple[Any, list[Any]]:
     return figure, list(axes.flat)
 
 
-def _shared_legend(axes: list[Any], used: int) -> None:
-    """One legend for all panels in the first panel that is free; the others are left blank."""
+def _shared_legend(figure: Any, axes: list[Any], used: int) -> None:
+    """One legend for all panels below them; panels beyond those used are left blank."""
     found: dict[str, Any] = {}
     for axis in axes[:used]:
         handles, labels = axis.get_legend_handles_labels()
         found |= dict(zip(labels, handles, strict=True))
     for axis in axes[used:]:
         axis.axis("off")
-    axes[used].legend(found.values(), found.keys(), fontsize=9, loc="center")
+    figure.tight_layout()
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 4}
+    figure.legend(found.values(), found.keys(), fontsize=9, **place)
 
 
 def _line(axis: Any, found: dict[float, list[float]], label: str, i: int) -> None:
@@ -198,7 +202,7 @@ def growing(records: list[Json]) -> Any:
 
 
 def _ours_first(name: str) -> tuple[bool, str]:
-    return name != "dplateau", name
+    return not name.startswith("dplateau"), name
 
 
 PAINTERS = {

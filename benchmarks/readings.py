@@ -107,7 +107,8 @@ def utility_statuses(records: list[Json]) -> dict[tuple[str, str, str], dict[flo
 def is_ours(record: Json) -> bool:
     """Whether the figure depends on our own code, rather than on a peer's alone."""
     p = record["parameters"]
-    return p.get("library", p.get("peer", p.get("contender", "dplateau"))) == "dplateau"
+    who = p.get("library", p.get("peer", p.get("contender", "dplateau")))
+    return str(who).startswith("dplateau")
 
 
 def source_of(record: Json) -> str:
@@ -147,7 +148,7 @@ def utility_losses(records: list[Json]) -> list[str]:
     table, lines = utility(records), []
     for (data, relation, contender), row in sorted(table.items()):
         ours = table.get((data, relation, "dplateau"))
-        if contender == "dplateau" or ours is None:
+        if contender.startswith("dplateau") or ours is None:
             continue
         for epsilon, scores in sorted(row.items()):
             if epsilon in ours and mean(scores) > mean(ours[epsilon]):
