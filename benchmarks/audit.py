@@ -28,7 +28,7 @@ FIGURE = ROOT / "docs" / "audit.svg"
 DELTA = 1e-5
 CONFIDENCE = 0.95
 START, END = "<!-- measured: python -m benchmarks.audit -->", "<!-- end -->"
-SCALES = {"tiny": 0.01, "quick": 0.1, "full": 1.0}  # of the numbers of models
+MODELS = {"tiny": 60, "quick": 500, "full": 250_000}  # of either world, at most
 COLUMNS = (
     "plan",
     "relation",
@@ -76,7 +76,7 @@ def cases() -> Iterator[Case]:
         "strongly convex, full batch",
         "Gaussian in both worlds: the exact answer is known and equals the guarantee.",
         "walk",
-        4000,
+        250_000,
         _linear(
             batches=dp.FullBatch(),
             iterations=200,
@@ -89,7 +89,7 @@ def cases() -> Iterator[Case]:
         "strongly convex, cyclic",
         "Ten batches in fixed order, the canary in the last one.",
         "walk",
-        4000,
+        250_000,
         _linear(
             batches=dp.Cyclic(10),
             iterations=500,
@@ -116,7 +116,7 @@ def cases() -> Iterator[Case]:
         "walk between walls, Poisson",
         "The same with a tenth of the records in every step.",
         "walk",
-        6000,
+        20_000,
         _linear(
             batches=dp.Poisson(10),
             iterations=2000,
@@ -182,7 +182,7 @@ def _adult() -> tuple[np.ndarray, np.ndarray]:
 def tasks(size: str) -> Iterator[Task]:
     """One audit each; the tiny size stops after the quickest two."""
     for case in islice(cases(), 2 if size == "tiny" else None):
-        repeats = max(round(case.repeats * SCALES[size]), 40)
+        repeats = min(case.repeats, MODELS[size])
         parameters = {"canary": case.canary, "repeats": repeats, "delta": DELTA}
         yield Task("audit", case.name, parameters, lambda case=case, n=repeats: _measure(case, n))
 

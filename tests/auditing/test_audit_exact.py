@@ -105,6 +105,17 @@ def test_walk_reaches_sixty_percent_of_the_exact_epsilon():
 
 
 @pytest.mark.slow
+def test_counted_mistakes_alone_reach_sixty_percent_of_the_exact_epsilon():
+    """Without leaning on the Gaussian law, at the price of many models: about a minute."""
+    plan = contracting(noise_multiplier=20.0)
+    exact = gdp_epsilon(exact_mu(plan), DELTA)
+    result = audit(plan, HUBER, canary="walk", repeats=250_000, random_state=4)
+    assert result.epsilon == pytest.approx(exact, rel=1e-3)
+    assert 0.6 * exact <= result.epsilon_lower <= exact
+    assert result.verdict == "consistent"
+
+
+@pytest.mark.slow
 def test_own_trainer_stays_below_the_truth_in_95_of_100_repetitions():
     plan = contracting()
     truth = exact_mu(plan)
