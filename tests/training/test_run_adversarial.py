@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dplateau as dp
-from dplateau.training import kernels
+from dplateau.training import kernels, projections
 from dplateau.training.noise import open_streams
 from dplateau.training.session import Session
 
@@ -50,10 +50,11 @@ def hostile_rows(rng, records, features, norm, dtype):
 
 
 def gradient(session, weights, start=0, stop=None):
-    out = np.empty_like(session.weights)
+    packed = np.ascontiguousarray(weights.reshape(len(weights), -1).T)
+    out = np.empty_like(packed)
     stop = session.problem.scale.size if stop is None else stop
-    kernels.batch_gradient(session.problem, weights, NO_ROWS, start, stop, out)
-    return out
+    kernels.batch_gradient(session.problem, packed, NO_ROWS, start, stop, out)
+    return out.T.reshape(weights.shape)
 
 
 def length(vector):
@@ -223,12 +224,12 @@ def test_a_poisson_batch_at_its_cap_does_not_expand():
 )
 def test_compiled_projections_are_the_domains_own(weights, radius, which):
     domain, code, lower, upper = {
-        "l2": (dp.L2Ball(radius), kernels.L2_BALL, radius, 0.0),
-        "box": (dp.Box(-radius / 2, radius), kernels.BOX, -radius / 2, radius),
-        "l1": (dp.L1Ball(radius), kernels.L1_BALL, radius, 0.0),
-        "simplex": (dp.Simplex(radius), kernels.SIMPLEX, radius, 0.0),
+        "l2": (dp.L2Ball(radius), projections.L2_BALL, radius, 0.0),
+        "box": (dp.Box(-radius / 2, radius), projections.BOX, -radius / 2, radius),
+        "l1": (dp.L1Ball(radius), projections.L1_BALL, radius, 0.0),
+        "simplex": (dp.Simplex(radius), projections.SIMPLEX, radius, 0.0),
     }[which]
     point = np.array(weights)
     expected = domain.project(point)
-    kernels.project(code, lower, upper, point)
+    projections.project(code, lower, upper, point, 0, point.size)
     np.testing.assert_allclose(point, expected, atol=1e-9 * (1 + math.sqrt(len(weights)) * 1e3))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dplateau as dp
-from dplateau.training import kernels
+from dplateau.training import sampling, slopes
 from dplateau.training.data import loss_code
 from dplateau.training.motion import motion_of
 from dplateau.training.noise import open_streams
@@ -65,18 +65,18 @@ def descend(plan, loss, X, y, seed):
     shape = (X.shape[1], loss.outputs) if isinstance(loss, dp.Softmax) else (X.shape[1],)
     w = plan.domain.project(np.zeros(shape))
     _, choice = open_streams(seed, 1)[0]
-    marked, chosen = np.zeros(len(X), np.uint8), np.empty(len(X), np.int64)
+    motion, marked, chosen = motion_of(plan, len(X)), np.zeros(len(X), np.uint8), np.arange(len(X))
     for t in range(plan.iterations):
-        rows, start, stop = kernels.draw_batch(motion_of(plan), len(X), t, choice, marked, chosen)
+        rows, start, stop = sampling.draw_batch(motion, len(X), t, choice, marked, chosen)
         batch = rows[start:stop] if rows.size else np.arange(start, stop)
-        slopes = loss.slope(X[batch] @ w, targets[batch])
+        slope = loss.slope(X[batch] @ w, targets[batch])
         if loss.clip is not None:
-            sizes = np.linalg.norm(slopes.reshape(len(batch), -1), axis=1)
+            sizes = np.linalg.norm(slope.reshape(len(batch), -1), axis=1)
             sizes = sizes * np.linalg.norm(X[batch], axis=1)
             factors = np.minimum(1.0, loss.clip / np.where(sizes > 0, sizes, 1.0))
-            slopes = slopes * factors.reshape(-1, *[1] * (slopes.ndim - 1))
+            slope = slope * factors.reshape(-1, *[1] * (slope.ndim - 1))
         eta = plan.step_size.values(t, t + 1)[0]
-        w = w - eta * (X[batch].T @ slopes / plan.batch_size + plan.regularization * w)
+        w = w - eta * (X[batch].T @ slope / plan.batch_size + plan.regularization * w)
         w = np.sign(w) * np.maximum(np.abs(w) - eta * plan.l1, 0.0)
         w = plan.domain.project(w)
     return w
@@ -172,7 +172,7 @@ def test_a_plan_of_constants_clips_rows_to_the_norm_they_allow():
 def test_the_compiled_slope_is_the_losses_own(loss, score, target):
     if isinstance(loss, (dp.Logistic, dp.SmoothedHinge)):
         target = 1.0 if target > 0 else -1.0
-    found = kernels.slope(*loss_code(loss), score, target)
+    found = slopes.slope(*loss_code(loss), score, target)
     expected = loss.slope(np.array([score]), np.array([target]))[0]
     assert found == pytest.approx(expected, abs=1e-13)
 
@@ -181,9 +181,9 @@ def test_the_compiled_exponential_is_exact_to_the_last_bits():
     rng = np.random.default_rng(0)
     x = -np.abs(rng.normal(size=2000) * 10 ** rng.uniform(-9, 2.3, 2000))
     x = np.append(x[x > -700], [0.0, -1e-320, -math.log(2) / 2, -math.log(2)])
-    found = np.array([kernels.exp_below_zero(value) for value in x])
+    found = np.array([slopes.exp_below_zero(value) for value in x])
     np.testing.assert_allclose(found, np.exp(x), rtol=1e-15)
-    assert 0 < kernels.exp_below_zero(-math.inf) < 1e-300
+    assert 0 < slopes.exp_below_zero(-math.inf) < 1e-300
 
 
 @pytest.mark.parametrize("loss", [LOSSES[2], LOSSES[5], LOSSES[8]], ids=lambda loss: loss.kind)
@@ -195,6 +195,18 @@ def test_run_many_repeats_what_run_does(loss, batches):
     models = run_many(plan, loss, X, y, 70)
     assert models.shape == (70, *expected.shape)
     np.testing.assert_allclose(models, expected[None].repeat(70, 0), atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["float32 C", "float64 F", "CSR float64"])
+@pytest.mark.parametrize("loss", [LOSSES[2], LOSSES[8]], ids=lambda loss: loss.kind)
+def test_run_many_draws_batches_for_each_model(loss, layout):
+    X, y = data_for(loss)
+    X = X.astype(np.float32).astype(np.float64)
+    X[7] = np.nan  # a record that contributes nothing keeps no place in a batch
+    whole = plan_for(loss, dp.FullBatch())
+    drawn = whole.replace(batches=dp.FixedSize(N))  # every batch is everybody, in another order
+    models = run_many(drawn, loss, LAYOUTS[layout](X), y, 9)
+    np.testing.assert_allclose(models, run(whole, loss, X, y)[None].repeat(9, 0), atol=1e-12)
 
 
 def test_run_many_gives_independent_models_reproducibly():

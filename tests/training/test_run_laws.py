@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import dplateau as dp
-from dplateau.training import kernels
+from dplateau.training import sampling
 from dplateau.training.motion import motion_of
 from dplateau.training.noise import open_streams
 from dplateau.training.run import run_many
@@ -123,12 +123,12 @@ def draw(batches, records, draws, seed=0, **fields):
         smoothness=1.0,
         **fields,
     )
-    motion = motion_of(plan)
+    motion = motion_of(plan, records)
     (_, stream), marked = open_streams(seed, 1)[0], np.zeros(records, np.uint8)
     hits = np.zeros((draws, records), dtype=bool)
     for t in range(draws):
-        rows, start, stop = kernels.draw_batch(
-            motion, records, t, stream, marked, np.empty(1, np.int64)
+        rows, start, stop = sampling.draw_batch(
+            motion, records, t, stream, marked, np.empty(motion.size, np.int64)
         )
         batch = rows[start:stop]
         assert len(np.unique(batch)) == len(batch)
@@ -160,6 +160,17 @@ def test_poisson_batches_are_independent_coins(size):
     assert stats.chisquare(*table).pvalue > LEVEL / 4
     neighbours = (hits[1:] & hits[:-1]).sum(axis=0)  # one step tells nothing of the next
     assert frequencies_fit(neighbours[::2], draws - 1, q * q, 1e3)
+
+
+@pytest.mark.parametrize(
+    ("records", "inclusion"), [(20, 0.55), (60_000, 0.0085), (10**7, 0.3), (5, 1e-9), (10**9, 2e-6)]
+)
+def test_the_law_of_a_batchs_size_is_binomial_to_the_last_bits(records, inclusion):
+    least, cumulative = sampling.size_law(records, inclusion)
+    expected = stats.binom.cdf(least + np.arange(len(cumulative)), records, inclusion)
+    np.testing.assert_allclose(cumulative, expected, rtol=0, atol=1e-12)
+    assert least == 0 or cumulative[0] < 2.0**-53
+    assert cumulative[-1] == 1.0
 
 
 @pytest.mark.parametrize("size", [150, 1700])
@@ -201,7 +212,7 @@ def test_fixed_size_batches_are_uniform_subsets_of_exact_size(size):
 
 def test_uniform_integers_have_no_bias():
     (_, stream), draws = open_streams(1, 1)[0], 60_000
-    found = np.bincount([kernels._below(6, stream) for _ in range(draws)], minlength=6)
+    found = np.bincount([sampling._below(6, stream) for _ in range(draws)], minlength=6)
     assert frequencies_fit(found, draws, 1 / 6, 6)
 
 

@@ -19,18 +19,20 @@ from dplateau.errors import DataError, PlanError
 from dplateau.losses import Huber, Logistic, Loss, SmoothedHinge, SmoothedPinball, Softmax
 from dplateau.plan import Plan
 from dplateau.refusals import refuse_clipped_softmax
-from dplateau.training import kernels
+from dplateau.training import slopes
 from dplateau.training.kernels import Problem
+from dplateau.training.rows import TILE, bound_rows, bounded_norms
 from dplateau.training.tables import dense_from_table, mapped_bytes, release_pages, spool_parquet
 
 _CODES: dict[type[Loss], tuple[int, tuple[str, ...]]] = {
-    Logistic: (kernels.LOGISTIC, ()),
-    SmoothedHinge: (kernels.SMOOTHED_HINGE, ("width",)),
-    Huber: (kernels.HUBER, ("threshold",)),
-    SmoothedPinball: (kernels.SMOOTHED_PINBALL, ("quantile", "width")),
-    Softmax: (kernels.SOFTMAX, ()),
+    Logistic: (slopes.LOGISTIC, ()),
+    SmoothedHinge: (slopes.SMOOTHED_HINGE, ("width",)),
+    Huber: (slopes.HUBER, ("threshold",)),
+    SmoothedPinball: (slopes.SMOOTHED_PINBALL, ("quantile", "width")),
+    Softmax: (slopes.SOFTMAX, ()),
 }
 _SCAN_BYTES = 1 << 26
+_BLOCK_BYTES = 1 << 18
 
 
 def loss_code(loss: Loss) -> tuple[int, float, float]:
@@ -38,7 +40,7 @@ def loss_code(loss: Loss) -> tuple[int, float, float]:
 
     Examples
     --------
-    >>> loss_code(Huber(threshold=2.0)) == (kernels.HUBER, 2.0, 0.0)
+    >>> loss_code(Huber(threshold=2.0)) == (slopes.HUBER, 2.0, 0.0)
     True
     """
     if type(loss) not in _CODES:
@@ -90,14 +92,14 @@ def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Problem:
     within = _shrunk(bound, loss.intercept, margin)
     scale = np.empty(records)
     for lower, upper in _scan(matrix):
-        kernels.bound_rows(rows, within, lower, scale[lower:upper])
+        bound_rows(rows, within, lower, scale[lower:upper])
         release_pages(rows)
     scale[~usable] = 0.0
     norms = np.empty(0)
     if loss.clip is not None:
         norms = np.empty(records)
         for lower, upper in _scan(matrix):
-            kernels.bounded_norms(rows, scale, loss.intercept, lower, norms[lower:upper])
+            bounded_norms(rows, scale, loss.intercept, lower, norms[lower:upper])
             release_pages(rows)
     return Problem(
         rows=rows,
@@ -110,7 +112,20 @@ def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Problem:
         second=float(second),
         clip=math.inf if loss.clip is None else loss.clip * margin,
         intercept=loss.intercept,
+        block=_block(rows, features),
+        gathered=_block(rows, features) if _by_columns(rows) else 0,
     )
+
+
+def _block(rows: Any, features: int) -> int:
+    """How many rows to read at once: as many as the cache holds, in whole tiles."""
+    if isinstance(rows, tuple):
+        return 256
+    return min(max(_BLOCK_BYTES // (8 * max(features, 1)) // TILE, 1), 64) * TILE
+
+
+def _by_columns(rows: Any) -> bool:
+    return not isinstance(rows, tuple) and rows.flags.f_contiguous and not rows.flags.c_contiguous
 
 
 def _shrunk(bound: float, intercept: float, margin: float) -> float:

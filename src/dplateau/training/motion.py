@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import math
-
 from dplateau.batches import Batches, FixedSize, Poisson
 from dplateau.domains import Box, Domain, Everywhere, L1Ball, L2Ball, Simplex
 from dplateau.errors import PlanError
 from dplateau.plan import Plan
-from dplateau.training import kernels
+from dplateau.training import projections, sampling
 from dplateau.training.kernels import Motion
 
 
-def motion_of(plan: Plan) -> Motion:
-    """The public numbers of every step: batches, divisor, regularisers, domain."""
+def motion_of(plan: Plan, records: int) -> Motion:
+    """The numbers of every step, on so many records: batches, divisor, regularisers, domain."""
+    inclusion = float(min(plan.inclusion_probability, 1.0))
+    poisson = isinstance(plan.batches, Poisson)
+    least, cumulative = sampling.size_law(records, inclusion if poisson else 1.0)
+    cap = int(min(plan.batch_cap, plan.records))
     domain, lower, upper = _domain_code(plan.domain)
     return Motion(
         batches=_batches_code(plan.batches),
-        size=_room(plan),
-        inclusion=float(min(plan.inclusion_probability, 1.0)),
-        cap=int(min(plan.batch_cap, plan.records)),
+        size=min(cap, least + len(cumulative) - 1) if poisson else int(plan.batch_size),
+        least=least,
+        cumulative=cumulative,
+        cap=cap,
         divisor=float(plan.batch_size),
         regularization=plan.regularization,
         l1=plan.l1,
@@ -29,28 +32,22 @@ def motion_of(plan: Plan) -> Motion:
     )
 
 
-def _room(plan: Plan) -> int:
-    if isinstance(plan.batches, Poisson):
-        return int(plan.batch_size + 8 * math.sqrt(plan.batch_size)) + 16
-    return int(plan.batch_size)
-
-
 def _batches_code(batches: Batches) -> int:
     if isinstance(batches, Poisson):
-        return kernels.POISSON
-    return kernels.FIXED_SIZE if isinstance(batches, FixedSize) else kernels.CONTIGUOUS
+        return sampling.POISSON
+    return sampling.FIXED_SIZE if isinstance(batches, FixedSize) else sampling.CONTIGUOUS
 
 
 def _domain_code(domain: Domain) -> tuple[int, float, float]:
     match domain:
         case Everywhere():
-            return kernels.EVERYWHERE, 0.0, 0.0
+            return projections.EVERYWHERE, 0.0, 0.0
         case L2Ball(radius):
-            return kernels.L2_BALL, radius, 0.0
+            return projections.L2_BALL, radius, 0.0
         case Box(lower, upper):
-            return kernels.BOX, lower, upper
+            return projections.BOX, lower, upper
         case L1Ball(radius):
-            return kernels.L1_BALL, radius, 0.0
+            return projections.L1_BALL, radius, 0.0
         case Simplex(total):
-            return kernels.SIMPLEX, total, 0.0
+            return projections.SIMPLEX, total, 0.0
     raise PlanError(f"no projection is compiled for {domain!r}.")

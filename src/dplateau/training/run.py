@@ -28,7 +28,7 @@ from dplateau.plan import Plan
 from dplateau.training import kernels, noise
 from dplateau.training.checkpoint import Checkpoint
 from dplateau.training.progress import Progress
-from dplateau.training.session import Session, processors, single_threaded_blas
+from dplateau.training.session import Session, processors
 from dplateau.training.stopping import Clock, Pace, check_ends, earliest_end
 
 Array = NDArray[np.float64]
@@ -164,7 +164,6 @@ def release(
     clock = Clock(time_budget, stop_at)
     with (
         clock.listening(),
-        single_threaded_blas(session.weights.ndim == 2),
         Progress(progress, executed.iterations, session.step) as display,
     ):
         _carry(session, streams, clock, keeper, callback, display)
@@ -203,8 +202,7 @@ def run_many(
     session = Session(plan, loss, X, y)
     steps = int(plan.iterations)
     etas, sigmas = session.schedule(0, steps)
-    models = np.repeat(session.weights[None], repeats, axis=0)
-    in_step = session.motion.batches == kernels.CONTIGUOUS
+    models = session.packed(repeats)
     groups = np.array_split(models, min(max(math.ceil(repeats / 32), 4), repeats))
     streams = noise.open_streams(random_state, len(groups))
     # Compiled code hears no Ctrl-C, so it is left about every second.
@@ -214,23 +212,18 @@ def run_many(
 
     def train(group: Array, pair: noise.Streams) -> None:
         marked = np.zeros_like(session.marked)
-        shared = session.problem, session.motion
         for lower in range(0, steps, at_once):
             if ended.is_set():
                 return
             scheduled = etas[lower : lower + at_once], sigmas[lower : lower + at_once]
-            if in_step:
-                deep = group.reshape(len(group), session.weights.shape[0], -1)
-                kernels.advance_together(*shared, lower, *scheduled, pair[0], deep)
-            else:
-                kernels.advance(*shared, lower, *scheduled, pair, marked, group)
+            kernels.advance(session.problem, session.motion, lower, *scheduled, pair, marked, group)
 
-    with single_threaded_blas(), ThreadPoolExecutor(processors()) as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         try:
             list(pool.map(train, groups, streams))
         finally:
             ended.set()
-    return noise.round_to_grid(models, noise.release_grid(plan, steps))
+    return noise.round_to_grid(session.unpacked(models), noise.release_grid(plan, steps))
 
 
 def _carry(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from dplateau.losses import Loss
 from dplateau.plan import Plan
-from dplateau.training import data, kernels, noise
+from dplateau.training import data, kernels, noise, sampling
 from dplateau.training.motion import motion_of
 from dplateau.training.tables import mapped_bytes, release_pages
+from dplateau.training.team import Crew
 
 Array = NDArray[np.float64]
 
-_WIDE_STEP = 2_000_000  # products of one step from which handing halves to threads pays
+_TEAM_STEP = 15_000  # products of one step from which two threads in one compiled loop pay
+_WIDE_STEP = 8_000_000  # and from which handing its pieces to a pool of threads does
 _RESIDENT_BYTES = 1 << 29  # how much of a memory map may be resident at once
 _FAULT_BYTES = 1 << 21  # a page fault can map so much around the byte that was read
 
@@ -33,16 +34,18 @@ class Session:
     def __init__(self, plan: Plan, loss: Loss, X: Any, y: Any) -> None:
         self.plan, self.loss = plan, loss
         self.problem = data.load(plan, loss, X, y)
-        self.motion = motion_of(plan)
+        self.motion = motion_of(plan, self.problem.scale.size)
         shape = data.weight_shape(loss, self.problem.features)
         self.weights: Array = plan.domain.project(np.zeros(shape))
         self.step = 0
+        self._in_halves = _TEAM_STEP < self.step_products <= _WIDE_STEP
+        self._crew = Crew(self._in_halves and processors() > 1 and hasattr(os, "sched_getaffinity"))
         self._sigma = plan.sigma_schedule
 
     @cached_property
     def marked(self) -> NDArray[np.uint8]:
         """The sampler's scratch: a byte per record, nothing where batches are slices."""
-        scattered = self.motion.batches != kernels.CONTIGUOUS
+        scattered = self.motion.batches != sampling.CONTIGUOUS
         return np.zeros(self.problem.scale.size if scattered else 0, np.uint8)
 
     @property
@@ -72,7 +75,7 @@ class Session:
         """Bytes of a memory map that one step can make resident; 0 for data that may stay."""
         if mapped_bytes(self.problem.rows) <= _RESIDENT_BYTES:
             return 0.0
-        around = 0 if self.motion.batches == kernels.CONTIGUOUS else _FAULT_BYTES
+        around = 0 if self.motion.batches == sampling.CONTIGUOUS else _FAULT_BYTES
         return float(self.motion.divisor * (_stored_per_row(self.problem) * 8 + around))
 
     @property
@@ -80,37 +83,85 @@ class Session:
         """Steps that may be run before pages of a memory map are given back."""
         return max(int(_RESIDENT_BYTES / self.step_bytes), 1) if self.step_bytes else 1 << 30
 
+    def packed(self, models: int) -> Array:
+        """So many copies of the weights, one row per output, as the kernels carry them."""
+        rows = self.weights.reshape(self._entries, -1).T
+        return np.repeat(rows[None], models, axis=0)
+
+    def unpacked(self, packed: Array) -> Array:
+        """Packed models in the shape of the weights, stacked."""
+        return np.ascontiguousarray(packed.swapaxes(1, 2)).reshape(-1, *self.weights.shape)
+
     def advance(self, steps: int, streams: noise.Streams) -> None:
         """Run the next ``steps`` iterations of the plan."""
         etas, sigmas = self.schedule(self.step, self.step + steps)
+        model = self.packed(1)
         if steps and (self.step_products > _WIDE_STEP or self.step_bytes > _RESIDENT_BYTES):
-            self._advance_in_threads(etas, sigmas, streams)
+            self._advance_in_threads(etas, sigmas, streams, model[0])
+        elif self._in_halves:
+            self._advance_in_halves(etas, sigmas, streams, model[0])
         else:
             kernels.advance(
-                self.problem, self.motion, self.step, etas, sigmas, streams, self.marked,
-                self.weights[None],
-            )  # fmt: skip
+                self.problem, self.motion, self.step, etas, sigmas, streams, self.marked, model
+            )
+        (self.weights,) = self.unpacked(model)
         self.step += steps
         if self.step_bytes:
             release_pages(self.problem.rows)
 
-    def _advance_in_threads(self, etas: Array, sigmas: Array, streams: noise.Streams) -> None:
+    def _advance_in_halves(
+        self, etas: Array, sigmas: Array, streams: noise.Streams, model: Array
+    ) -> None:
+        """The same steps in one compiled loop, by one thread or by two that share it."""
+        room = self.motion.size if self.marked.size else 0
+        shared = (
+            np.zeros(1, np.int64),
+            np.empty((2, room), np.int64),
+            np.zeros((2, 2), np.int64),
+            np.empty((2, *model.shape)),
+            np.empty(model.size),
+        )
+
+        def carry(member: int) -> None:
+            kernels.advance_in_halves(
+                self.problem, self.motion, self.step, etas, sigmas, streams, self.marked, model,
+                shared, member,
+            )  # fmt: skip
+
+        # Members that wait for a thread of the pool would keep others waiting: one team at a time.
+        as_team = self._crew.as_team() and len(etas) > 0 and _TEAM.acquire(blocking=False)
+        began = time.monotonic()
+        if as_team:
+            try:
+                second = _pool().submit(carry, 1)
+                carry(0)
+                second.result()
+            finally:
+                _TEAM.release()
+        else:
+            carry(-1)
+        self._crew.record(as_team, len(etas), began)
+
+    def _advance_in_threads(
+        self, etas: Array, sigmas: Array, streams: noise.Streams, model: Array
+    ) -> None:
         """The same steps, each batch cut into pieces that the processors share."""
         on_noise, on_choice = streams
-        gradients = np.empty((processors(), *self.weights.shape))
+        gradients, noises = np.empty((processors(), *model.shape)), np.empty(model.size)
         chosen = np.empty(self.motion.size if self.marked.size else 0, np.int64)
         for t, (eta, sigma) in enumerate(zip(etas, sigmas, strict=True)):
-            rows, start, stop = kernels.draw_batch(
+            rows, start, stop = sampling.draw_batch(
                 self.motion, self.problem.scale.size, self.step + t, on_choice, self.marked, chosen
             )
-            total = np.zeros(self.weights.shape)
+            total = np.zeros(model.shape)
             for lower, upper in self._pieces(start, stop):
-                self._share(rows, lower, upper, gradients)
+                self._share(model, rows, lower, upper, gradients)
                 total += gradients.sum(axis=0)
                 if self.step_bytes:
                     release_pages(self.problem.rows)
+            kernels.draw_noise(sigma, on_noise, noises)
             kernels.move(
-                self.motion, eta, sigma, total.reshape(-1), on_noise, self.weights.reshape(-1)
+                self.motion, eta, sigma, total.reshape(-1), noises, model.reshape(-1), model.size
             )
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -120,12 +171,14 @@ class Session:
         for lower in range(start, stop, max(size, 1)):
             yield lower, min(lower + size, stop)
 
-    def _share(self, rows: NDArray[np.int64], start: int, stop: int, out: Array) -> None:
+    def _share(
+        self, model: Array, rows: NDArray[np.int64], start: int, stop: int, out: Array
+    ) -> None:
         cuts = np.linspace(start, stop, len(out) + 1).astype(int)
 
         def part(k: int) -> None:
             kernels.batch_gradient(
-                self.problem, self.weights, rows, int(cuts[k]), int(cuts[k + 1]), out[k]
+                self.problem, model, rows, int(cuts[k]), int(cuts[k + 1]), out[k]
             )
 
         list(_pool().map(part, range(len(out))))
@@ -145,7 +198,8 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
-_LOCK = threading.RLock()
+_LOCK = threading.Lock()
+_TEAM = threading.Lock()
 _POOLS: dict[int, ThreadPoolExecutor] = {}
 
 
@@ -156,32 +210,3 @@ def _pool() -> ThreadPoolExecutor:
             _POOLS.clear()
             _POOLS[os.getpid()] = ThreadPoolExecutor(processors(), "dplateau")
         return _POOLS[os.getpid()]
-
-
-_blas_users = 0
-_blas_limit: Any = None
-
-
-@contextlib.contextmanager
-def single_threaded_blas(needed: bool = True) -> Iterator[None]:
-    """Keep BLAS to the calling thread while a run that calls it lasts.
-
-    Its blocks fit one core's cache; our own threads share the work. Counted, so that runs in
-    several threads end in any order and the first setting comes back.
-    """
-    global _blas_users, _blas_limit
-    if not needed:
-        yield
-        return
-    with _LOCK:
-        if _blas_users == 0:
-            _blas_limit = ThreadpoolController().limit(limits=1, user_api="blas")
-            _blas_limit.__enter__()
-        _blas_users += 1
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _blas_users -= 1
-            if _blas_users == 0:
-                _blas_limit.__exit__(None, None, None)

@@ -1,0 +1,57 @@
+"""`Domain.project` in compiled code."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dplateau.training.compilation import compiled
+
+EVERYWHERE, L2_BALL, BOX, L1_BALL, SIMPLEX = range(5)
+
+
+@compiled
+def _lower_to_simplex(weights: Any, start: int, stop: int, total: float, signed: bool) -> None:
+    """Project sizes onto the simplex by Michelot's passes: drop what the mean excess drowns."""
+    threshold = -math.inf
+    while True:
+        count, mass = 0, 0.0
+        for j in range(start, stop):
+            size = abs(weights[j]) if signed else weights[j]
+            if size > threshold:
+                count += 1
+                mass += size
+        found = (mass - total) / count
+        if found <= threshold:
+            break
+        threshold = found
+    for j in range(start, stop):
+        if signed:
+            weights[j] = math.copysign(max(abs(weights[j]) - threshold, 0.0), weights[j])
+        else:
+            weights[j] = max(weights[j] - threshold, 0.0)
+
+
+@compiled
+def project(domain: int, lower: float, upper: float, weights: Any, start: int, stop: int) -> None:
+    """`Domain.project`, in place, on the model ``weights[start:stop]``."""
+    if domain == L2_BALL:
+        square = 0.0
+        for j in range(start, stop):
+            square += weights[j] * weights[j]
+        norm = math.sqrt(square)
+        if norm > lower:
+            factor = lower / norm
+            for j in range(start, stop):
+                weights[j] *= factor
+    elif domain == BOX:
+        for j in range(start, stop):
+            weights[j] = min(max(weights[j], lower), upper)
+    elif domain == L1_BALL:
+        size = 0.0
+        for j in range(start, stop):
+            size += abs(weights[j])
+        if size > lower:
+            _lower_to_simplex(weights, start, stop, lower, True)
+    elif domain == SIMPLEX:
+        _lower_to_simplex(weights, start, stop, lower, False)
