@@ -331,6 +331,12 @@ def test_a_count_cannot_be_dropped_or_planted(counted, certificate):
         Certificate.of(Run(some_plan(), np.zeros(2)), DELTA, counting=counted.counting)
 
 
+def test_a_count_that_leaves_no_delta_is_refused_in_one_line(counted):
+    record = edited(counted, ("count", "delta"), 2 * DELTA, repair=True)
+    with pytest.raises(CertificateError, match=r"count: .* leaves nothing of 1e-06"):
+        Certificate(json.dumps(record)).verify()
+
+
 def test_a_smaller_claim_than_the_count_and_its_plan_cost_is_found(counted):
     """The forger lowers the sum and everything that is written in terms of it."""
     record = counted.to_dict()

@@ -158,8 +158,12 @@ class Counting:
         stored = record.get("count")
         if stored is None:
             return cls()
-        count = PrivateCount(stored["epsilon"], stored["delta"])
-        return cls(count, number(record["guarantee"]["epsilon"]))
+        count, claimed = PrivateCount(stored["epsilon"], stored["delta"]), record["guarantee"]
+        if count.delta >= claimed["delta"]:
+            raise PlanError(
+                f"the count's delta {count.delta:g} leaves nothing of {claimed['delta']:g}."
+            )
+        return cls(count, number(claimed["epsilon"]))
 
 
 def _guarantee(

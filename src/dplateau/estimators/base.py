@@ -258,7 +258,8 @@ class PrivateLinearModel(BaseEstimator):
         return PrivateCount.within(self.epsilon, self.delta)  # type: ignore[arg-type]
 
     def _counting(self) -> Counting:
-        return Counting(self._count(), self.epsilon or 0.0)
+        count = self._count()
+        return Counting() if count is None else Counting(count, float(self.epsilon or 0.0))
 
     def _records(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Features and targets to train on: their shapes are checked, their content is not.
