@@ -9,6 +9,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 import dplateau as dp
+from dplateau.accounting import kernels
 from dplateau.accounting.draws import draw, gauss_nodes
 from dplateau.accounting.events import gaussian_bound
 from dplateau.accounting.line import HitSum
@@ -155,7 +156,8 @@ def test_squaring_stepping_and_stationary_law_agree():
         ((1.0, 0.9995, 0.2),),
     ],
 )
-def test_projected_steps_are_the_steps(cases):
+def test_projected_steps_are_the_steps(cases, monkeypatch):
+    monkeypatch.setattr(kernels, "_PROJECTING", 1e-9)  # as if it cost nothing
     move = Move(cases, 1.0)
     law = walk([(move, 6_000)], move, lower=-125, upper=125)
     grid = law.grid

@@ -14,7 +14,7 @@ from dplateau.accounting.panels import REACH, Panels
 
 Vector = NDArray[np.float64]
 
-SMALL = 150  # kernels of so few nodes are kept whole
+_PROJECTING = 2e-4  # seconds that a projection takes for each node (measured)
 SMOOTHING = 200  # steps that are taken one by one before a law counts as smooth
 ROUNDING = 1e-12  # of these projections, in total variation (measured: below 1e-12)
 KRYLOV = 70  # directions that very many steps are projected on
@@ -58,11 +58,13 @@ def push(masses: Vector, programme: Programme, grid: Panels) -> tuple[Vector, Ve
         if repeats == 0:
             continue
         doubts = doubts.sum(keepdims=True)  # of earlier items: they may have gone anywhere
+        stepping = _steps_cost(repeats * steps_in(item), size)
+        squaring = _squaring_cost(item, repeats, size)
         if repeats == 1 and isinstance(item, Move) and grid.is_even:
             masses = _one_step(masses, item, grid)
-        elif _steps_cost(repeats * steps_in(item), size) < _squaring_cost(item, repeats, size):
+        elif stepping < min(squaring, _PROJECTING * size):
             masses = _step_by_step(masses, item, repeats, grid)
-        elif isinstance(item, Move) and size > SMALL and repeats > 2 * SMOOTHING:
+        elif isinstance(item, Move) and repeats > 2 * SMOOTHING and squaring > _PROJECTING * size:
             masses = _step_by_step(masses, item, SMOOTHING, grid)
             masses, more = _many_steps(masses, grid.kernel(item), repeats - SMOOTHING)
             doubts = doubts + more
@@ -78,11 +80,9 @@ def _steps_cost(steps: float, nodes: int) -> float:
 
 
 def _squaring_cost(item: Move | Programme, repeats: int, nodes: int) -> float:
-    """Seconds of repeated squaring, or of a projection, whichever is cheaper (measured)."""
-    product = 1e-10 * nodes**3
-    if isinstance(item, Move):
-        return min(math.log2(repeats + 2) * product, 0.02 + 1e-4 * nodes)
-    return (math.log2(repeats + 2) + math.log2(steps_in(item) + 2)) * product
+    """Seconds of repeated squaring (measured)."""
+    inner = 0.0 if isinstance(item, Move) else math.log2(steps_in(item) + 2)
+    return (math.log2(repeats + 2) + inner) * 1e-10 * nodes**3
 
 
 def _step_by_step(masses: Vector, item: Move | Programme, repeats: int, grid: Panels) -> Vector:

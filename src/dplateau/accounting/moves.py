@@ -89,11 +89,18 @@ def average(item: Move | Programme) -> tuple[float, float]:
     return sum(n * a for n, (a, _) in parts) / total, sum(n * v for n, (_, v) in parts) / total
 
 
-def trends(programme: Programme) -> Iterator[tuple[float, float]]:
-    """Average steps of everything that is repeated: they decide what a law looks like."""
+def energy(item: Move | Programme) -> float:
+    """Variance of all the noise."""
+    if isinstance(item, Move):
+        return item.spread**2
+    return sum(n * energy(part) for part, n in item)
+
+
+def trends(programme: Programme) -> Iterator[tuple[float, float, float]]:
+    """Slope, shift and spread of the average steps of all that is repeated: what laws look like."""
     for item, times in programme:
         if times > 1:
-            yield average(item)
+            yield *average(item), math.sqrt(energy(item) / steps_in(item))
         if not isinstance(item, Move):
             yield from trends(item)
 
@@ -115,3 +122,27 @@ def least_spread(before: Programme, last: Move) -> float:
     for item, _ in before:
         spreads.append(item.spread if isinstance(item, Move) else least_spread(item, last))
     return min(spreads)
+
+
+def mirror_programmes(one: Programme, two: Programme) -> bool:
+    """Whether every step of one is the mirror image of the other's."""
+    if len(one) != len(two):
+        return False
+    for (left, _), (right, _) in zip(one, two, strict=True):
+        if isinstance(left, Move) != isinstance(right, Move):
+            return False
+        same = mirror_images if isinstance(left, Move) else mirror_programmes
+        if not same(left, right):  # type: ignore[arg-type]
+            return False
+    return True
+
+
+def mirror_images(one: Move, two: Move) -> bool:
+    """Whether one step is the other one seen in a mirror, but for rounding."""
+    if len(one.cases) != len(two.cases) or one.spread != two.spread:
+        return False
+    slack = 1e-14 * one.spread
+    return all(
+        p == r and a == b and abs(v + w) <= slack + 1e-13 * abs(v)
+        for (p, a, v), (r, b, w) in zip(one.cases, two.cases, strict=True)
+    )

@@ -10,20 +10,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dplateau.accounting.draws import MOST_JITTER, SMALL_JITTER, Count, Draw, draw
-from dplateau.accounting.moves import Move, Programme
-from dplateau.accounting.panels import node_count
+from dplateau.accounting.moves import Move, Programme, mirror_images, mirror_programmes
+from dplateau.accounting.panels import Panels, node_count
+from dplateau.accounting.segments import (
+    MOST_RUNS,
+    MOST_VARIATION,
+    Segment,
+    programme,
+    runs,
+    segment_count,
+    segments,
+    smooth_cuts,
+    variation,
+)
 from dplateau.accounting.walks import Law, walk
 from dplateau.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, Cyclic
 from dplateau.plan import Plan
 
+Vector = NDArray[np.float64]
+
 _TYPICAL = 6.0  # spreads of the law within which random curvature is measured
-MOST_STEPS = 20_000  # different steps that are followed one by one
-MOST_BUILT = 3e8  # entries of the kernels of all of them
+MOST_WINDOW = 2_000_000  # last steps of a varying schedule that are looked at
+MOST_STEPS = 10_000  # different steps that are followed one by one
+MOST_BUILT = 2e8  # entries of the kernels of all of them
 MOST_SPREADS = 1e6  # beyond this length rounding takes over
 MOST_EXPONENT = 400.0  # length times drift over variance: ten times what a tail can show
 _UNFELT = 15.0  # spreads of the law beyond which ends do not matter (1e-50)
@@ -176,6 +190,8 @@ class Interval:
         For cyclic batches, how many steps before the last one the record is met for the last time.
     curvature : float, default 0
         Of the other records' losses, beyond what the plan claims for all of them.
+    pieces : int, default 0
+        Segments that a varying schedule is cut into, and again into twice as many; 0: none differ.
     """
 
     plan: Plan
@@ -183,6 +199,7 @@ class Interval:
     steps: float
     position: int = 0
     curvature: float = 0.0
+    pieces: int = 0
 
     def laws(self, extra_pull: float = 0.0) -> tuple[Law, Law]:
         """Exact laws of the last iterate: of the world that leans left, and of the other.
@@ -190,14 +207,25 @@ class Interval:
         ``extra_pull``, in units of ``varsigma**2 / length``, moves both to the left.
         """
         if self.plan.is_constant:
-            left, right = self._constant(extra_pull)
-        else:
-            left, right = self._varying(extra_pull)
-        law = self._walk(right)
-        return law.mirrored() if _are_mirrored(left, right) else self._walk(left), law
+            return self._followed(self._constant(extra_pull))
+        fine = self._followed(self._varying(extra_pull, 2 * self.pieces))
+        if not self.pieces:
+            return fine
+        coarse = self._followed(self._varying(extra_pull, self.pieces), grids=fine)
+        left, right = (one.extrapolated(two) for one, two in zip(fine, coarse, strict=True))
+        return left, right
 
-    def _walk(self, programme: tuple[Programme, Move]) -> Law:
-        return walk(*programme, lower=-self.length / 2, upper=self.length / 2)
+    def _followed(
+        self, worlds: list[tuple[Programme, Move]], grids: tuple[Law, Law] | None = None
+    ) -> tuple[Law, Law]:
+        left, right = worlds
+        law = self._walk(right, grids[1].grid if grids else None)
+        if mirror_images(left[1], right[1]) and mirror_programmes(left[0], right[0]):
+            return law.mirrored(), law
+        return self._walk(left, grids[0].grid if grids else None), law
+
+    def _walk(self, programme: tuple[Programme, Move], grid: Panels | None) -> Law:
+        return walk(*programme, lower=-self.length / 2, upper=self.length / 2, grid=grid)
 
     def _pull(self, stage: Stage, extra: float) -> float:
         balance = 0.0 if self.plan.neighboring_relation == REPLACE_ONE else stage.lean / 2
@@ -223,27 +251,42 @@ class Interval:
             found.append(([*start, (epoch, epochs)] if epochs else start, move))
         return found
 
-    def _varying(self, extra: float) -> list[tuple[Programme, Move]]:
+    def _varying(self, extra: float, pieces: int) -> list[tuple[Programme, Move]]:
         plan, steps = self.plan, int(self.steps)
-        stop = int(plan.iterations)
-        start = stop - steps
-        etas = plan.step_size.values(start, stop)
-        sigmas = plan.sigma_schedule.values(start, stop)
-        of, cyclic = draw(plan), isinstance(plan.batches, Cyclic)
+        etas, spreads = schedule(plan, steps)
+        cyclic = isinstance(plan.batches, Cyclic)
         period = plan.batches.per_epoch(plan.records) if cyclic else 1
-        paths: tuple[list[Move], list[Move]] = ([], [])
-        for t in range(steps):
-            stage = Stage(plan, of, etas[t], etas[t] * sigmas[t], self.length)
-            if (steps - 1 - t) % period == self.position % period:
-                pair = stage.pair(self._pull(stage, extra))
-            else:
-                pair = (stage.quiet(self._drift(stage, extra)),) * 2
-            for path, move in zip(paths, pair, strict=True):
-                path.append(move)
-        return [
-            ([(move, len(list(run))) for move, run in groupby(path[:-1])], path[-1])
-            for path in paths
-        ]
+        hits = (steps - 1 - np.arange(steps)) % period == self.position % period
+        before = slice(0, steps - 1)
+        parts = etas[before], spreads[before]
+        if steps == 1:
+            cuts = np.zeros(1, dtype=np.intp)
+        else:
+            cuts = smooth_cuts(*parts, pieces) if pieces else runs(*parts)
+        of = draw(plan)
+
+        def moves(piece: Segment) -> tuple[Move, Move, Move]:
+            quiet = Stage(plan, of, piece.step_size, piece.spread, self.length)
+            hit = Stage(plan, of, piece.hit_size, piece.spread, self.length)
+            return *hit.pair(self._pull(hit, extra)), quiet.quiet(self._drift(quiet, extra))
+
+        end = Segment(1, float(etas[-1]), float(spreads[-1]), float(etas[-1]))
+        found: list[tuple[Programme, Move]] = []
+        for world in (0, 1):
+            path = programme(
+                segments(*parts, hits[before], cuts),
+                period,
+                lambda piece, world=world: (moves(piece)[world], moves(piece)[2]),  # type: ignore[misc]
+            )
+            found.append((path, moves(end)[world if hits[-1] else 2]))
+        return found
+
+
+def schedule(plan: Plan, steps: int) -> tuple[Vector, Vector]:
+    """Step sizes and spreads of a plan's last steps."""
+    stop = int(plan.iterations)
+    etas = np.asarray(plan.step_size.values(stop - steps, stop), dtype=np.float64)
+    return etas, etas * plan.sigma_schedule.values(stop - steps, stop)
 
 
 def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None:
@@ -255,15 +298,18 @@ def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None
     if plan.is_constant:
         return _constant_interval(plan, length, position)
     total = int(plan.iterations)
-    window = min(total, MOST_STEPS)
-    spreads = plan.step_size.values(total - window, total) * plan.sigma_schedule.values(
-        total - window, total
-    )
+    etas, spreads = schedule(plan, min(total, MOST_WINDOW))
     longest = length
     while length > 1e-3 * min(longest, float(spreads.min())):
         steps = _needed(spreads, length, total)
-        if steps and _affordable(spreads[-steps:], length):
-            return Interval(plan, length, steps, position)
+        if steps:
+            parts = etas[-steps:], spreads[-steps:]
+            if runs(*parts).size <= MOST_RUNS or _affordable(spreads[-steps:], length):
+                return Interval(plan, length, steps, position)
+            moved = float(variation(*parts).sum())
+            if moved <= MOST_VARIATION:
+                pieces = segment_count(moved)
+                return Interval(plan, length, steps, position, pieces=pieces)
         length *= 0.8
     return None
 
@@ -330,31 +376,6 @@ def _needed(spreads: np.ndarray, length: float, total: int) -> int:
 def _affordable(spreads: np.ndarray, length: float) -> bool:
     """Whether so many steps can be followed in seconds: small ones need a finer grid."""
     nodes = node_count(length, float(spreads.min()))
-    return bool(spreads.size * nodes * min(nodes, _WIDTH) <= MOST_BUILT)
-
-
-def _are_mirrored(left: tuple[Programme, Move], right: tuple[Programme, Move]) -> bool:
-    """Whether one world is the mirror image of the other."""
-    return _mirror_images(left[1], right[1]) and _mirror_programmes(left[0], right[0])
-
-
-def _mirror_programmes(one: Programme, two: Programme) -> bool:
-    if len(one) != len(two):
-        return False
-    for (left, _), (right, _) in zip(one, two, strict=True):
-        if isinstance(left, Move) != isinstance(right, Move):
-            return False
-        same = _mirror_images if isinstance(left, Move) else _mirror_programmes
-        if not same(left, right):  # type: ignore[arg-type]
-            return False
-    return True
-
-
-def _mirror_images(one: Move, two: Move) -> bool:
-    if len(one.cases) != len(two.cases):
-        return False
-    slack = 1e-14 * one.spread
-    return all(
-        p == r and a == b and abs(v + w) <= slack + 1e-13 * abs(v)
-        for (p, a, v), (r, b, w) in zip(one.cases, two.cases, strict=True)
+    return bool(
+        spreads.size <= MOST_STEPS and spreads.size * nodes * min(nodes, _WIDTH) <= MOST_BUILT
     )
