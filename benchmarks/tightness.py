@@ -171,8 +171,8 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         "300 to a million records with the least noise that dplateau allows for an ε from 0.1 to "
         "8, δ = 0.1/n. dp_accounting composes all steps, by PLD, or by RDP for batches of fixed "
         "size, which its PLD lacks. Where another library's bound does not apply there is a dash. "
-        "The lower bound is the strongest of `lower_bound(plan, delta, strongest=True)`. Regenerate "
-        "this page with `python -m benchmarks.tightness`; " + _versions(found),
+        "The lower bound is `lower_bound(plan, delta, strongest=True)`. Regenerate this page with "
+        "`python -m benchmarks.tightness`; " + _versions(found),
         "",
         "![ratios](images/tightness.png)",
         "",
@@ -222,9 +222,11 @@ def _above_the_paper(found: dict[str, dict[str, Any]]) -> list[str]:
         "; ".join(above) + ".",
         "",
         "The paper's formula for batches of fixed size prices each step as a Gaussian against a "
-        "mixture, always in the same order. That is not proved ([misprint 6](theory.md#section-8)): "
+        "mixture, always in the same order. That is not proved "
+        "([misprint 6](theory.md#section-8)): "
         "under replace-one either world may be the mixture, and an attacker who sees one iterate "
-        "may choose the order of the next. What is proved, `C_q` of [section 3](theory.md#section-3), "
+        "may choose the order of the next. What is proved, `C_q` of "
+        "[section 3](theory.md#section-3), "
         "pays for both orders at once. For *n=30,000, ε=4* the paper's pair composed numerically "
         "would give 3.26 and `C_q` gives 4.00; the paper's 3.98 lies between them because its "
         "Rényi conversion loses most of the difference again. No split of the noise changes this: "
