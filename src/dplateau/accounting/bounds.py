@@ -26,7 +26,10 @@ _SHARES = (1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.04, 0.08, 0.15, 0.25, 0.4, 0.6)
 
 
 class Chosen(NamedTuple):
-    """A bound with its parameters fixed: valid for every delta, best near one of them."""
+    """A bound with its parameters fixed: valid for every delta, best near one of them.
+
+    See docs/theory.md#section-7.
+    """
 
     name: str
     price: Price
@@ -35,12 +38,18 @@ class Chosen(NamedTuple):
 
 
 def composed(plan: Plan) -> Chosen:
-    """Section 3 with ``R = T``: needs sensitivity alone."""
+    """Section 3 with ``R = T``: needs sensitivity alone.
+
+    See docs/theory.md#section-3.
+    """
     return Chosen(COMPOSITION, composition(plan), plan.iterations)
 
 
 def shifted(plan: Plan, delta: float) -> Chosen | None:
-    """Sections 4 and 5; None where neither a domain nor contraction makes it worth anything."""
+    """Sections 4 and 5; None where neither a domain nor contraction makes it worth anything.
+
+    See docs/theory.md#section-4.
+    """
     if not plan.hidden_state:
         return None
     if isinstance(plan.batches, (FullBatch, Cyclic)):
@@ -54,7 +63,10 @@ def shifted(plan: Plan, delta: float) -> Chosen | None:
 
 
 def forgotten(plan: Plan, delta: float) -> Chosen | None:
-    """Section 6: the last ``R`` steps, and a share of delta for the past that survives them."""
+    """Section 6: the last ``R`` steps, and a share of delta for the past that survives them.
+
+    See docs/theory.md#section-6.
+    """
     if not plan.hidden_state:
         return None
     chance = survival(plan)
@@ -95,7 +107,10 @@ def _horizons(chance: Survival | VaryingSurvival, delta: float, iterations: floa
 
 
 def last_steps_price(plan: Plan, steps: float) -> Price:
-    """What the last steps cost from a common start: section 4, or section 3 for random batches."""
+    """What the last steps cost from a common start: section 4, or section 3 for random batches.
+
+    See docs/theory.md#section-6.
+    """
     if isinstance(plan.batches, (FullBatch, Cyclic)):
         return Gaussian(from_common_start(plan, steps))
     return composition(plan, steps)
@@ -103,6 +118,8 @@ def last_steps_price(plan: Plan, steps: float) -> Price:
 
 def least_shift(plan: Plan, delta: float) -> float:
     """A value that the shift bound will not undercut, to know whether it is worth working out.
+
+    See docs/theory.md#section-4.
 
     With random batches a window of ``R`` steps moves the mean by ``D + q s R`` against the noise of
     ``R`` steps, which is ``2 sqrt(D q s)`` noise deviations at best.

@@ -25,6 +25,8 @@ _NOISIEST = 1e15
 def calibrate(plan: Plan, epsilon: float, delta: float) -> Plan:
     """The plan with the least noise whose last iterate is ``(epsilon, delta)``-private.
 
+    See docs/theory.md#section-7.
+
     Parameters
     ----------
     plan : Plan
@@ -66,6 +68,8 @@ def calibrate(plan: Plan, epsilon: float, delta: float) -> Plan:
 def most_iterations(plan: Plan, epsilon: float, delta: float) -> Plan:
     """The plan with the most iterations that stay within the target (``inf`` where all do).
 
+    See docs/theory.md#section-7.
+
     A listed schedule is cut off at most, never extended.
     """
     epsilon, delta = positive("epsilon", epsilon), check_delta(delta)
@@ -97,6 +101,8 @@ def most_iterations(plan: Plan, epsilon: float, delta: float) -> Plan:
 
 def largest_radius(plan: Plan, epsilon: float, delta: float) -> Plan:
     """The plan with the largest domain, of the same shape, that stays within the target.
+
+    See docs/theory.md#section-7.
 
     ``Everywhere()`` where the target is met without any domain.
     """

@@ -26,6 +26,8 @@ SMALL_JITTER = 0.02  # two numbers will do: exact to third order
 class Count:
     """The number of *other* records in a batch, which may be random.
 
+    See docs/theory.md#section-9.
+
     Parameters
     ----------
     mean, deviation : float
@@ -50,6 +52,8 @@ class Count:
 class Draw:
     """What a batch can look like, seen from the differing record.
 
+    See docs/theory.md#section-9.
+
     Parameters
     ----------
     chance : float
@@ -68,6 +72,8 @@ class Draw:
 
 def draw(plan: Plan) -> Draw:
     """The draw of one step in which the differing record may take part.
+
+    See docs/theory.md#section-9.
 
     Examples
     --------

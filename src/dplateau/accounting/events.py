@@ -60,7 +60,10 @@ def best_threshold(left: Law, right: Law, delta: float) -> float:
 
 
 def refuted(likely: Vector, rare: Vector, delta: float, relative: float, absolute: float) -> float:
-    """Largest ``log((P[E] - delta) / Q[E])`` over events, errors taken against us."""
+    """Largest ``log((P[E] - delta) / Q[E])`` over events, errors taken against us.
+
+    See docs/theory.md#section-9.
+    """
     return float(_proved(likely, rare, delta, relative, absolute).max())
 
 
@@ -73,6 +76,8 @@ def _proved(likely: Vector, rare: Vector, delta: float, relative: float, absolut
 
 def gaussian_bound(mu: float, delta: float, *, error: float = 0.0) -> float:
     """Epsilon of ``N(0, 1)`` against ``N(mu, 1)`` at ``delta``, from below.
+
+    See docs/theory.md#section-9.
 
     Found as the best half-line, in logarithms, so that no ``delta`` is too small. ``error`` is a
     total variation distance by which either law may be off.

@@ -28,6 +28,8 @@ _STICK = math.sqrt(math.pi / 2)  # the reflected walk's overshoot, in noise devi
 class Survival:
     """``S(R)``: the chance that two copies of the chain have not met in the last ``R`` steps.
 
+    See docs/theory.md#section-6.
+
     For a constant schedule, in units of the noise deviation.
 
     Parameters
@@ -113,7 +115,10 @@ class Survival:
 
 @dataclass(frozen=True)
 class VaryingSurvival:
-    """``S(R)`` of a varying schedule; ``energy[k]`` sums ``varsigma^2`` over the last ``k``."""
+    """``S(R)`` of a varying schedule; ``energy[k]`` sums ``varsigma^2`` over the last ``k``.
+
+    See docs/theory.md#section-6.
+    """
 
     diameter: float
     largest: float  # the largest varsigma
@@ -147,7 +152,10 @@ class VaryingSurvival:
 
 
 def survival(plan: Plan) -> Survival | VaryingSurvival | None:
-    """``S`` of a plan's chain; None where nothing is forgotten (no domain, no contraction)."""
+    """``S`` of a plan's chain; None where nothing is forgotten (no domain, no contraction).
+
+    See docs/theory.md#section-6.
+    """
     diameter = plan.diameter
     if plan.is_constant:
         steps = plan.steps(0, 1, both_worlds=True)

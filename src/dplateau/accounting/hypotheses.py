@@ -10,7 +10,10 @@ from dplateau.plan import Plan
 
 
 def hypotheses_of(plan: Plan, chosen: Chosen) -> tuple[str, ...]:
-    """Plain sentences, each a condition that was checked for this plan."""
+    """Plain sentences, each a condition that was checked for this plan.
+
+    See docs/theory.md#section-11.
+    """
     checked = [
         f"every record's gradient has norm at most {plan.lipschitz:g} (lipschitz), the regulariser "
         f"not counted; neighbours differ by {plan.sensitivity:g} in a sum of gradients "

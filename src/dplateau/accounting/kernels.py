@@ -50,7 +50,10 @@ def _led_to(move: Move, grid: Panels) -> float:
 
 
 def push(masses: Vector, programme: Programme, grid: Panels) -> tuple[Vector, Vector]:
-    """Push a law through a programme in the cheapest way; also by how much it may be off."""
+    """Push a law through a programme in the cheapest way; also by how much it may be off.
+
+    See docs/theory.md#section-9.
+    """
     doubts = np.zeros(1)
     size = grid.points.size
     for item, times in programme:

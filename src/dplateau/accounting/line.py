@@ -31,6 +31,8 @@ _SAME = 5e-4  # coefficients that differ by less than this factor are merged
 class HitSum:
     """``X + spread * Z`` with ``X = sum_j size_j V_j`` and independent coins ``V_j``.
 
+    See docs/theory.md#section-9.
+
     Tails come from the characteristic function, to an absolute error of `FOURIER_ERROR`.
 
     Parameters
@@ -146,6 +148,8 @@ class _Sum:
 
 def line_bound(plan: Plan, delta: float, *, diameter: float = math.inf) -> float:
     """Linear losses without a domain, or with one that the walk does not feel (theory, section 9).
+
+    See docs/theory.md#section-9.
 
     The last iterate is ``N(0, V)`` in one world and ``X + N(0, V)`` in the other,
     ``V = sum_t (W_t varsigma_t)**2`` and ``X = sum_t W_t s_t V_t`` over the hits, with ``W_t`` the
@@ -272,7 +276,10 @@ def _later_contractions(slopes: Vector) -> Vector:
 
 
 def worst_position(plan: Plan) -> int:
-    """Steps between the record's last batch and the end where its hits weigh most."""
+    """Steps between the record's last batch and the end where its hits weigh most.
+
+    See docs/theory.md#section-9.
+    """
     if not isinstance(plan.batches, Cyclic) or plan.is_constant:
         return 0
     stop = int(min(plan.iterations, MOST_VARYING_STEPS))

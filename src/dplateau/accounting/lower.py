@@ -23,6 +23,8 @@ from dplateau.plan import Plan
 def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
     """An epsilon that the plan's constants cannot beat: a process that has it is exhibited.
 
+    See docs/theory.md#section-9.
+
     The process lives on an interval no longer than the plan's diameter and starts at its centre.
     All losses are linear (plus the claimed curvature), the differing record pushes one way and the
     others pull the other way. The law of its last iterate is computed exactly, then the best
@@ -73,7 +75,10 @@ def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
 
 
 def interval_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
-    """Best threshold event of the clipped walks (theory, section 9)."""
+    """Best threshold event of the clipped walks (theory, section 9).
+
+    See docs/theory.md#section-9.
+    """
     m = plan.strong_convexity
     if m > 0 and isinstance(plan.batches, Cyclic) and plan.records % plan.batches.size:
         return 0.0  # a short batch would need losses of unequal curvature

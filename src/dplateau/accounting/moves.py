@@ -18,6 +18,8 @@ Vector = NDArray[np.float64]
 class Move:
     """One random step: ``w -> slope * w + shift + spread * Z``, one row per case.
 
+    See docs/theory.md#section-9.
+
     Parameters
     ----------
     cases : tuple of (probability, slope, shift)

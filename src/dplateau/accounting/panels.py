@@ -44,6 +44,8 @@ _LAGRANGE = legvander(_NODES, DEGREE - 1).T * _WEIGHTS * (np.arange(DEGREE) + 0.
 class Panels:
     """An interval cut into panels with Gauss-Legendre nodes, framed by its two ends.
 
+    See docs/theory.md#section-9.
+
     A law on it is given by its masses: those of the ends, and between them the integrals of the
     Lagrange polynomials of the nodes, which are also the weights of a quadrature.
 
@@ -247,6 +249,8 @@ def graded_panels(
     lower: float, upper: float, spread: float, longest: float, sharp: tuple[float, ...] = ()
 ) -> Panels:
     """Panels that grow with the distance from the ends and from other sharp places.
+
+    See docs/theory.md#section-9.
 
     Parameters
     ----------

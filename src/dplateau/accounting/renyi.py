@@ -24,7 +24,10 @@ Vector = NDArray[np.float64]
 
 
 def best_rdp(plan: Plan, alphas: Vector) -> Vector:
-    """The least Renyi divergence bound at each order."""
+    """The least Renyi divergence bound at each order.
+
+    See docs/theory.md#section-7.
+    """
     if isinstance(plan.batches, (FullBatch, Cyclic)):
         return check_orders(alphas) * _deterministic_mu(plan) ** 2 / 2
     composed = _composed_rdp(plan, alphas)
@@ -40,7 +43,10 @@ def _deterministic_mu(plan: Plan) -> float:
 
 
 def step_rdp(plan: Plan, u: float, alphas: Vector, a: float = 0.0) -> Vector:
-    """One step with random batches; the larger of both orders, the cap priced in."""
+    """One step with random batches; the larger of both orders, the cap priced in.
+
+    See docs/theory.md#section-3.
+    """
     q = min(plan.inclusion_probability, 1.0)
     if math.isinf(u):
         return np.full_like(alphas, math.inf)

@@ -25,6 +25,8 @@ _HOPELESS = 1e7  # order times standard deviations between two means: the trivia
 def poisson_rdp(q: float, noise: float, alphas: ArrayLike, *, reverse: bool = False) -> Vector:
     """RDP of one Poisson-sampled Gaussian step, with the sensitivity as unit.
 
+    See docs/theory.md#section-3.
+
     ``D_alpha(mixture || N)``, mixture ``= (1-q) N(0, noise^2) + q N(1, noise^2)`` against
     ``N = N(0, noise^2)``: the larger direction, hence the RDP of the mechanism under add/remove
     and zero-out (Mironov, Talwar and Zhang 2019). ``reverse=True`` gives ``D_alpha(N || mixture)``.
@@ -59,6 +61,8 @@ def shifted_rdp(
 ) -> Vector:
     """RDP of the pair of theory section 5, in units of the noise.
 
+    See docs/theory.md#section-5.
+
     ``D_alpha((1-q) N(near, 1) + q N(far, 1) || N(0, 1))`` with ``near = a/varsigma`` and
     ``far = (a+s)/varsigma``; ``reverse=True`` gives the other order. Take the larger of both.
 
@@ -77,6 +81,8 @@ def mixture_pair_rdp(
     first: Mixture | Sequence[float], second: Mixture | Sequence[float], alphas: ArrayLike
 ) -> Vector:
     """``D_alpha(first || second)`` for two mixtures of two unit-variance Gaussians.
+
+    See docs/theory.md#section-3.
 
     Parameters
     ----------
@@ -114,6 +120,8 @@ def overflow_mixture_rdp(
 ) -> Vector:
     """RDP of a capped Poisson step under add/remove (theory section 1).
 
+    See docs/theory.md#section-1.
+
     With probability ``kappa`` the other records alone fill the batch and a hit moves the step
     twice as far; the adversary may learn which case it is. Hence
     ``e^{(a-1) rho} = (1-kappa) e^{(a-1) rho_single} + kappa e^{(a-1) rho_double}``.
@@ -142,6 +150,8 @@ def overflow_mixture_rdp(
 
 def fixed_size_rdp(q: float, noise: float, alphas: ArrayLike) -> Vector:
     """RDP of one Gaussian step on a uniform subset of fixed size, under replace-one.
+
+    See docs/theory.md#section-3.
 
     The divergence of the pair whose trade-off function is ``C_q(G_t)``, ``t = 1/noise`` (Dong,
     Roth and Su 2022, theorem 9): every pair of neighbours is a post-processing of it. Its law of

@@ -31,7 +31,10 @@ _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 class Window(NamedTuple):
-    """The last steps of a plan in units of their noise."""
+    """The last steps of a plan in units of their noise.
+
+    See docs/theory.md#section-5.
+    """
 
     hit: Vector  # s_k / varsigma_k
     weight: Vector  # W_k varsigma_k: what a payment of one noise deviation takes off at the end
@@ -39,7 +42,10 @@ class Window(NamedTuple):
 
 
 def window(plan: Plan, last: int) -> Window:
-    """The last ``last`` steps of any schedule, the worlds a diameter apart before them."""
+    """The last ``last`` steps of any schedule, the worlds a diameter apart before them.
+
+    See docs/theory.md#section-5.
+    """
     if plan.is_constant:
         steps = plan.steps(0, 1)
         c, spread = float(steps.contraction[0]), float(steps.spread[0])
@@ -56,6 +62,8 @@ def window(plan: Plan, last: int) -> Window:
 
 def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
     """Payments ``a >= 0`` that minimise ``sum (a + owed)^2`` subject to ``sum weight a = debt``.
+
+    See docs/theory.md#section-5.
 
     ``a_k = (level * weight_k - owed_k)^+`` with the one level that pays the debt exactly.
 
@@ -82,7 +90,10 @@ def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
 
 
 def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
-    """The best window for Poisson batches at this ``delta``: its price and its length."""
+    """The best window for Poisson batches at this ``delta``: its price and its length.
+
+    See docs/theory.md#section-5.
+    """
     most = int(min(longest, plan.iterations, _longest_window(plan)))
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
         return Gaussian(math.inf), math.inf
@@ -163,6 +174,8 @@ def _poisson_price(plan: Plan, last: int, most: int) -> Price:
 
 def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
     """The best window and noise split for batches of fixed size: its price and its length.
+
+    See docs/theory.md#section-5.
 
     ``min sum (a_k/varsigma_k)^2`` subject to ``sum W_k a_k = W_tau D`` is
     ``(W_tau D)^2 / sum (W_k varsigma_k)^2``.

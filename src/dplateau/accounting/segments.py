@@ -30,6 +30,8 @@ _OCTAVES = 24.0  # pieces per octave of the time that is left: one in this many 
 class Segment:
     """Equal steps that stand for a piece of a schedule.
 
+    See docs/theory.md#section-9.
+
     Parameters
     ----------
     count : int
@@ -64,6 +66,8 @@ def runs(etas: Vector, spreads: Vector) -> NDArray[np.intp]:
 def smooth_cuts(etas: Vector, spreads: Vector, count: int) -> NDArray[np.intp]:
     """Cuts into pieces that err about equally; twice as many cuts refine them.
 
+    See docs/theory.md#section-9.
+
     Examples
     --------
     >>> steps = np.arange(1.0, 1001.0) ** -0.5
@@ -89,7 +93,10 @@ def segment_count(moved: float) -> int:
 def segments(
     etas: Vector, spreads: Vector, hits: NDArray[np.bool_], cuts: NDArray[np.intp]
 ) -> Iterator[Segment]:
-    """The pieces between these cuts."""
+    """The pieces between these cuts.
+
+    See docs/theory.md#section-9.
+    """
     for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
         eta, hit = etas[begin:end], hits[begin:end]
         when = np.flatnonzero(hit)

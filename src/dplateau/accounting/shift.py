@@ -24,14 +24,20 @@ _FOREVER = 10**18
 
 
 class Shift(NamedTuple):
-    """``mu`` of the shift bound, and the last steps it looks at."""
+    """``mu`` of the shift bound, and the last steps it looks at.
+
+    See docs/theory.md#section-4.
+    """
 
     mu: float
     last_steps: float
 
 
 class Cycle(NamedTuple):
-    """A constant schedule in units of the noise: a hit of ``hit`` every ``period`` steps."""
+    """A constant schedule in units of the noise: a hit of ``hit`` every ``period`` steps.
+
+    See docs/theory.md#section-4.
+    """
 
     hit: float  # s / varsigma
     contraction: float
@@ -80,7 +86,10 @@ def period_of(plan: Plan) -> int:
 
 
 def cycle_of(plan: Plan) -> Cycle:
-    """The constant schedule of a plan, in units of its noise."""
+    """The constant schedule of a plan, in units of its noise.
+
+    See docs/theory.md#section-4.
+    """
     steps = plan.steps(0, 1)
     spread = float(steps.spread[0])
     hit = float(steps.shift[0]) / spread if spread > 0 else math.inf
@@ -88,7 +97,10 @@ def cycle_of(plan: Plan) -> Cycle:
 
 
 def from_common_start(plan: Plan, last: float) -> float:
-    """``mu`` of the last steps when both worlds stand at the same point before them."""
+    """``mu`` of the last steps when both worlds stand at the same point before them.
+
+    See docs/theory.md#section-4.
+    """
     last = min(last, plan.iterations)
     if plan.is_constant:
         cycle = cycle_of(plan)
@@ -103,6 +115,8 @@ def from_common_start(plan: Plan, last: float) -> float:
 
 def shift(plan: Plan) -> Shift:
     """The best shift bound over all windows: a common start, or a start anywhere in the domain.
+
+    See docs/theory.md#section-4.
 
     Guarantee
     ---------

@@ -85,6 +85,8 @@ def worst_mu(
 ) -> float:
     """``mu`` of a window of steps with any schedule, the record in its worst position.
 
+    See docs/theory.md#section-4.
+
     Parameters
     ----------
     shift, spread, contraction : arrays

@@ -37,6 +37,8 @@ _ECHOES = 3  # how many hits away from an end its atom still shows
 class Law:
     """The exact law of a clipped walk's last position.
 
+    See docs/theory.md#section-9.
+
     It is kept as the law *before* the last step (panels and masses) and that step itself, so that
     every probability is a smooth integral.
 
@@ -130,6 +132,8 @@ def walk(
 ) -> Law:
     """Law of the last position of a walk that is clipped to an interval after every step.
 
+    See docs/theory.md#section-9.
+
     Parameters
     ----------
     before : sequence of (Move or programme, repeats)
@@ -177,6 +181,8 @@ def walk(
 
 def suitable_panels(before: Programme, last: Move, *, lower: float, upper: float) -> Panels:
     """Panels that resolve a walk at half of its time, and what stays sharp for ever.
+
+    See docs/theory.md#section-9.
 
     Half of the steps smooth the law, the other half the event's probability (`Panels`). Sharp for
     ever are the ends, and the places to which hits larger than the noise send the atoms there.

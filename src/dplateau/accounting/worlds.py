@@ -51,6 +51,8 @@ _FORGETS = 2 * math.log(1e20) / math.pi**2
 class Stage:
     """One step size, one noise, one interval: what a step of the two worlds is made of.
 
+    See docs/theory.md#section-9.
+
     Parameters
     ----------
     plan : Plan
@@ -177,6 +179,8 @@ class Stage:
 class Interval:
     """The clipped walks of a plan: an interval, and the last steps that are followed on it.
 
+    See docs/theory.md#section-9.
+
     Parameters
     ----------
     plan : Plan
@@ -292,6 +296,8 @@ def schedule(plan: Plan, steps: int) -> tuple[Vector, Vector]:
 def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None:
     """The walks of a plan on an interval of at most this length.
 
+    See docs/theory.md#section-9.
+
     A shorter interval is as good a witness (its diameter is below the plan's), so it is shortened
     where following the walks would take too long. None if no length will do.
     """
@@ -321,6 +327,8 @@ def _constant_interval(plan: Plan, length: float, position: int) -> Interval:
 
 def curved_interval(plan: Plan, memory: float) -> Interval | None:
     """The walks if the other records' losses bend so much that a step keeps this share of the past.
+
+    See docs/theory.md#section-9.
 
     The interval is as long as the walks need, whatever the domain: losses that are linear beyond it
     lead back. None if the plan's constants do not allow such losses.

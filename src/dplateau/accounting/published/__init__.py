@@ -49,7 +49,10 @@ BOUNDS: dict[str, Callable[[Plan], PublishedBound]] = {
 
 
 def applicable(plan: Plan) -> dict[str, PublishedBound]:
-    """Every published bound that covers the plan, by name."""
+    """Every published bound that covers the plan, by name.
+
+    See docs/theory.md#section-8.
+    """
     found = {}
     for name, bound in BOUNDS.items():
         try:

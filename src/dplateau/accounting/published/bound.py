@@ -34,6 +34,8 @@ _WHOLE_SPLIT = (-14.0, 14.0)  # log-odds of the share of the variance: 1e-6 to 1
 class PublishedBound:
     """A privacy bound of the literature for one plan.
 
+    See docs/theory.md#section-8.
+
     Attributes
     ----------
     name, reference : str
@@ -108,7 +110,10 @@ def least_epsilon(
     convert: Callable[[ArrayLike, ArrayLike, float], float],
     splits: tuple[float, float],
 ) -> float:
-    """Zoom in on the best order and noise split together; every point seen is a valid bound."""
+    """Zoom in on the best order and noise split together; every point seen is a valid bound.
+
+    See docs/theory.md#section-2.
+    """
     logs = (math.log(1e-5), math.log(1e9))  # of alpha - 1
     to_split = splits[0] < splits[1]
     best, where, at = math.inf, (logs[0], splits[0]), (2.0, math.inf)
@@ -149,7 +154,10 @@ def _least_over_split(curve: SplitCurve, orders: Vector) -> Vector:
 
 
 class Setting(NamedTuple):
-    """A plan's scalars in the letters of the papers."""
+    """A plan's scalars in the letters of the papers.
+
+    See docs/theory.md#section-8.
+    """
 
     T: float  # iterations
     eta: float  # step size (the largest, where it varies)
@@ -189,7 +197,10 @@ def refuse(name: str, found: str, way_out: str) -> NoReturn:
 
 
 def displaced_share(plan: Plan) -> float:
-    """``kappa`` where a record can displace another: capped Poisson batches, unless zeroed out."""
+    """``kappa`` where a record can displace another: capped Poisson batches, unless zeroed out.
+
+    See docs/theory.md#section-1.
+    """
     return 0.0 if plan.neighboring_relation == REPLACE_SPECIAL else plan.overflow
 
 
@@ -201,7 +212,10 @@ def setting(
     varying_steps: bool = False,
     hidden: bool = True,
 ) -> Setting:
-    """The plan's scalars, or a refusal of what the bound called ``name`` does not cover."""
+    """The plan's scalars, or a refusal of what the bound called ``name`` does not cover.
+
+    See docs/theory.md#section-8.
+    """
     if not isinstance(plan.batches, kinds):
         allowed = ", ".join(kind.__name__ for kind in kinds)
         refuse(

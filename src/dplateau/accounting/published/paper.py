@@ -37,6 +37,8 @@ _MOST_STEPS = 4_000_000  # of a varying schedule, written out
 def altschuler_talwar(plan: Plan) -> PublishedBound:
     """The paper's Renyi bound for a plan, with all constants.
 
+    See docs/theory.md#section-8.
+
     * Full batches: [eq:fullbatch-nonasymp]; with strong convexity also [eq:iid-sc-nonasymp].
     * Cyclic batches: the sum [eqn:cyclic-ub-at-sum] for the worst position, before its
       simplification, and the original bound without a diameter [prop:pabi-original].
@@ -87,6 +89,8 @@ def altschuler_talwar(plan: Plan) -> PublishedBound:
 def simple_composition(plan: Plan) -> PublishedBound:
     """[eq:simple-bound] with its constants: every step is paid for, as if all were released.
 
+    See docs/theory.md#section-8.
+
     ``T S_alpha(q, b sigma/Delta)`` for random batches (as published for batches of fixed size),
     ``alpha/2 (Delta/(b sigma))^2`` per hit for deterministic ones. No contraction is needed.
     """
@@ -105,6 +109,8 @@ def simple_composition(plan: Plan) -> PublishedBound:
 
 def altschuler_talwar_asymptotic(plan: Plan, *, constant: float | None = None) -> PublishedBound:
     """[thm:iid-ub]: ``epsilon <= constant * alpha L^2/(n^2 sigma^2) * min(T, ceil(D n/(L eta)))``.
+
+    See docs/theory.md#section-8.
 
     The theorem hides its constant. The default is the one that its proof yields, 17 for
     ``b < n/5`` (16 from [lem:sgm] at ``sigma_2 = sigma/sqrt 2``, 1 from the shift) and
@@ -143,6 +149,8 @@ def altschuler_talwar_asymptotic(plan: Plan, *, constant: float | None = None) -
 def cyclic_shift_cost(here: Setting) -> float:
     """``sum a_t^2 / (eta sigma)^2`` of [eqn:cyclic-ub-at-sum], the record in the last batch.
 
+    See docs/theory.md#section-8.
+
     With ``D~ = D + s``, ``l`` batches an epoch and ``T~`` last steps, a multiple of ``l``, the
     paper's ``a_t`` for a record with ``k`` steps left in its epoch sum up to ``D~^2/T~ + 2 s D~/l +
     s^2 (1/k - 1/l) + T~ s^2/l^2``; ``k = 1`` is the worst. ``l = 1`` is [eq:fullbatch-nonasymp].
@@ -166,7 +174,10 @@ def cyclic_shift_cost(here: Setting) -> float:
 
 
 def original_cost(here: Setting) -> float:
-    """``sum a_t^2 / (eta sigma)^2`` of [prop:pabi-original] for the worst record, in any domain."""
+    """``sum a_t^2 / (eta sigma)^2`` of [prop:pabi-original] for the worst record, in any domain.
+
+    See docs/theory.md#section-8.
+    """
     return here.u**2 * (1 + (here.epochs - 1) / here.epoch)
 
 
@@ -178,6 +189,8 @@ def random_batches(
 ) -> Vector:
     """The split part of [eq:iid-nonasymp-2], [eq:iid-sc-nonasymp] or, with ``horizons``,
     [eq-pf:isgd:nonasymp-nonunif]; ``split`` is the log-odds of ``sigma_1^2/sigma^2``.
+
+    See docs/theory.md#section-8.
 
     ``min_T~ T~ Q + alpha D^2/(2 eta^2 sigma_1^2) w(T~)``, ``Q = S_alpha(q, b sigma_2/Delta)`` and
     ``w = (1-c^2)/(c^{-2 T~} - 1)``, which is ``1/T~`` for ``c = 1``. Varying steps: the second term
@@ -204,6 +217,8 @@ def random_batches(
 def best_horizon(q_cost: Vector, past: Vector, c: float) -> Vector:
     """The real ``T~`` that minimises ``T~ Q + past w(T~)``.
 
+    See docs/theory.md#section-8.
+
     ``sqrt(past/Q)`` for ``c = 1``. Otherwise [app:numerics:sc] with ``beta = (1-c^2) alpha D^2
     log c/(Q eta^2 sigma_1^2)``, where the paper prints ``(1-c)^2``: ``c^{-2 T~}`` is the larger
     root of ``x + 1/x = 2 - beta``.
@@ -218,7 +233,10 @@ def best_horizon(q_cost: Vector, past: Vector, c: float) -> Vector:
 
 
 def forgotten(c: float, steps: Vector) -> Vector:
-    """``w(T~)``: what is left of the squared distance after ``T~`` shifts at least cost."""
+    """``w(T~)``: what is left of the squared distance after ``T~`` shifts at least cost.
+
+    See docs/theory.md#section-8.
+    """
     if c == 1:
         return 1 / steps
     if c == 0:
@@ -251,6 +269,8 @@ def sgm_bound(q: float, sigma: float, alpha: float) -> float:
     """[lem:sgm]: ``S_alpha(q, sigma) <= 2 alpha q^2/sigma^2`` for ``q < 1/5``, ``sigma >= 4`` and
     ``alpha <= alpha*(q, sigma)``; infinite outside these hypotheses.
 
+    See docs/theory.md#section-8.
+
     Examples
     --------
     >>> sgm_bound(0.01, 4.0, 10.0), sgm_bound(0.01, 4.0, 1000.0)
@@ -262,7 +282,10 @@ def sgm_bound(q: float, sigma: float, alpha: float) -> float:
 
 
 def sgm_covers(q: float, sigma: float, alpha: float) -> bool:
-    """The two conditions on ``alpha`` that define ``alpha*(q, sigma)``."""
+    """The two conditions on ``alpha`` that define ``alpha*(q, sigma)``.
+
+    See docs/theory.md#section-8.
+    """
     log_m = math.log1p(1 / (q * (alpha - 1)))
     first = alpha <= log_m * sigma**2 / 2 - math.log(sigma**2)
     denominator = log_m + math.log(q * alpha) + 1 / (2 * sigma**2)
@@ -272,6 +295,8 @@ def sgm_covers(q: float, sigma: float, alpha: float) -> bool:
 
 def largest_sgm_order(q: float, sigma: float) -> float:
     """``alpha*(q, sigma)`` of [lem:sgm], rounded down; 1 if no order is covered.
+
+    See docs/theory.md#section-8.
 
     Examples
     --------
@@ -291,7 +316,10 @@ def largest_sgm_order(q: float, sigma: float) -> float:
 
 
 def sampled_gaussian(here: Setting, u: float, alphas: Vector) -> Vector:
-    """``S_alpha(q, 1/u)``, the larger direction; a capped batch that is full pays ``2u``."""
+    """``S_alpha(q, 1/u)``, the larger direction; a capped batch that is full pays ``2u``.
+
+    See docs/theory.md#section-8.
+    """
     single = poisson_rdp(here.q, 1 / u, alphas)
     if here.kappa == 0:
         return single

@@ -48,6 +48,8 @@ _ORDERS = 1 + np.geomspace(1e-3, 1e5, 60)
 def feldman_et_al(plan: Plan) -> PublishedBound:
     """Amplification by iteration without a domain: the worst record over several epochs.
 
+    See docs/theory.md#section-8.
+
     ``alpha/2 (Delta/(b sigma))^2 (1 + (E-1)/l)`` with ``l`` batches an epoch and ``E`` epochs: each
     hit but the last is forgotten over ``l`` steps, and the last one of the record in the last
     batch over one step. Grows with ``T`` forever. Needs convex, smooth losses and steps of at
@@ -70,6 +72,8 @@ def feldman_et_al(plan: Plan) -> PublishedBound:
 
 def chourasia_et_al(plan: Plan) -> PublishedBound:
     """Full batches, strongly convex, a bound that converges exponentially fast.
+
+    See docs/theory.md#section-8.
 
     ``alpha S_g^2/(lambda sigma'^2 n^2) (1 - e^{-lambda eta T/2})``. Their noise is
     ``sqrt(2 eta) sigma'`` per step, so ``sigma'^2 = eta sigma^2/2`` here, and ``S_g`` is the
@@ -97,6 +101,8 @@ def chourasia_et_al(plan: Plan) -> PublishedBound:
 
 def ye_shokri(plan: Plan, *, shuffled: bool = False) -> PublishedBound:
     """Cyclic batches, strongly convex, ``N`` batches an epoch, ``E`` epochs.
+
+    See docs/theory.md#section-8.
 
     With ``e0(j) = alpha/2 u^2 c^{2(j-1)} (1-c^2)/(1-c^{2j})``, ``u = Delta/(b sigma)`` and
     ``h = floor(N/2)``::
@@ -139,6 +145,8 @@ def ye_shokri(plan: Plan, *, shuffled: bool = False) -> PublishedBound:
 
 def bok_su_altschuler(plan: Plan) -> PublishedBound:
     """Shifted interpolation: Gaussian privacy, or a composed trade-off for fixed-size batches.
+
+    See docs/theory.md#section-8.
 
     In their letters ``L`` is the gradient sensitivity (``Delta`` here), ``c`` the contraction:
 
