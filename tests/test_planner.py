@@ -178,6 +178,21 @@ def test_more_steps_shorten_the_step_and_keep_the_travel():
     )
 
 
+@pytest.mark.parametrize("kind", ["logistic", "softmax", "huber"])
+def test_a_loose_bound_on_the_records_costs_steps_and_not_the_model(kind):
+    """Divided by three times the records there are: as far in the data's own units, as noisy."""
+    given = {"data_norm": 1.0, "neighboring_relation": "add_or_remove_one", **BUDGET}
+    tight = suggest_plan(LOSSES[kind], 1000, 20, **given)
+    loose = suggest_plan(LOSSES[kind], 3000, 20, likely_records=1000, **given)
+    assert loose.records == 3000
+    travel = {p: p.iterations * p.step_size.largest(1) / p.records for p in (tight, loose)}
+    assert travel[loose] == pytest.approx(travel[tight], rel=0.05)
+    noise = {p: math.sqrt(p.iterations) * p.step_size.largest(1) * p.sigma for p in (tight, loose)}
+    assert noise[loose] == pytest.approx(noise[tight], rel=0.05)
+    forecast = predicted_excess(loose, 20, filled=1 / 3)
+    assert forecast == pytest.approx(predicted_excess(tight, 20), rel=0.05)
+
+
 def test_incomplete_budgets_are_refused():
     for wrong in ({}, {"epsilon": 1.0, "noise_multiplier": 1.0}, {"epsilon": 1.0}):
         with pytest.raises(dp.PlanError):
