@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
 import dplateau as dp
@@ -425,3 +425,26 @@ def test_limits():
     assert lower_bound(shown, 1e-5) == pytest.approx(gdp_epsilon(2.0, 1e-5), rel=1e-6)
     with pytest.raises(dp.PlanError, match="delta"):
         lower_bound(everywhere, 0.0)
+
+
+@pytest.mark.parametrize("room", [0.5, 2.0, 6.0, 30.0, 1e3])
+@pytest.mark.parametrize("noise", [3.0, 1000.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-12])
+def test_a_single_step_is_a_clipped_gaussian(room: float, noise: float, delta: float) -> None:
+    """From a point no density leads on: that once came out ten thousand times too large."""
+    spread = noise / 1000
+    plan = dp.Plan(
+        records=1000,
+        batches=dp.FullBatch(),
+        iterations=1,
+        step_size=1.0,
+        noise_multiplier=noise,
+        lipschitz=1.0,
+        smoothness=0.0,
+        domain=dp.L2Ball(room * spread / 2),
+    )
+    at, half = np.linspace(-room / 2, room / 2, 200_001), 1 / noise
+    with np.errstate(invalid="ignore", divide="ignore"):
+        events = np.log(ndtr(half - at) - delta) - log_ndtr(-half - at)
+    exact = float(np.nanmax(events))
+    assert exact * (1 - 1e-3) <= dp.lower_bound(plan, delta) <= exact * (1 + 1e-5)

@@ -79,15 +79,6 @@ class Panels:
         inside = 0.5 * np.diff(self.edges)[:, None] * _WEIGHTS
         return np.concatenate([[0.0], inside.ravel(), [0.0]])
 
-    def point_mass(self, x: float) -> Vector:
-        """The law of somebody who stands there."""
-        at = np.array([x])
-        panel = self._panel_of(at)
-        masses = np.zeros(self.points.size)
-        shares = legvander(self._local(at, panel), DEGREE - 1) @ _LAGRANGE
-        masses[1 + int(panel[0]) * DEGREE + np.arange(DEGREE)] = shares[0]
-        return masses
-
     def landing(self, move: Move, start: Vector) -> sparse.csr_array:
         """Masses of the law after one clipped step from each of these places (rows)."""
         parts = [self._landing(move, start[at : at + _ROWS]) for at in range(0, start.size, _ROWS)]

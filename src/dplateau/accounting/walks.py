@@ -52,12 +52,15 @@ class Law:
         The last step.
     doubts : ndarray, optional
         By how much each of the masses may be off, beyond rounding (an estimate).
+    place : float, optional
+        Where the walk stands before its last step if that is certain; no polynomial is a point.
     """
 
     grid: Panels
     masses: Vector
     last: Move
     doubts: Vector = field(default_factory=lambda: np.zeros(1))
+    place: float | None = None
 
     @property
     def lower(self) -> float:
@@ -77,15 +80,20 @@ class Law:
     def cdf(self, x: ArrayLike) -> Vector:
         """``P[w <= x]``: 0 left of the interval, 1 from its right end on."""
         x = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        inside = self.grid.below(x, self.masses, self.last)
+        inside = self._below(x)
         return np.where(x < self.lower, 0.0, np.where(x >= self.upper, 1.0, inside))
 
     def at_least(self, x: ArrayLike) -> Vector:
         """``P[w >= x]``, the atom at the right end included; accurate for small values."""
         x = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        seen = self.mirrored()
-        inside = seen.grid.below(-x, seen.masses, seen.last)
+        inside = self.mirrored()._below(-x)
         return np.where(x <= self.lower, 1.0, np.where(x > self.upper, 0.0, inside))
+
+    def _below(self, x: Vector) -> Vector:
+        """Chance that the last step, unclipped, lands at or below each ``x``."""
+        if self.place is not None:
+            return self.last.below(x, np.array([self.place]))[0]
+        return self.grid.below(x, self.masses, self.last)
 
     def doubt_below(self, x: Vector) -> Vector:
         """By how much ``P[w <= x]`` may be off: the doubts about where one can come from."""
@@ -118,7 +126,8 @@ class Law:
     def mirrored(self) -> Law:
         """The law seen in a mirror at 0."""
         grid = Panels(-self.grid.edges[::-1])
-        return Law(grid, self.masses[::-1], self.last.mirrored(), self.doubts[::-1])
+        place = None if self.place is None else -self.place
+        return Law(grid, self.masses[::-1], self.last.mirrored(), self.doubts[::-1], place)
 
 
 def walk(
@@ -167,7 +176,7 @@ def walk(
     if grid is None:
         grid = suitable_panels(before, last, lower=lower, upper=upper)
     if not before:
-        return Law(grid, grid.point_mass(centre), last)
+        return Law(grid, np.zeros(grid.points.size), last, place=centre)
     (first, repeats), *rest = before
     if repeats == math.inf:
         masses, doubts = push(stationary(first, grid), rest, grid)
