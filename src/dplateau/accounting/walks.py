@@ -92,7 +92,7 @@ class Law:
     def _below(self, x: Vector) -> Vector:
         """Chance that the last step, unclipped, lands at or below each ``x``."""
         if self.place is not None:
-            return self.last.below(x, np.array([self.place]))[0]
+            return np.asarray(self.last.below(x, np.array([self.place]))[0])
         return self.grid.below(x, self.masses, self.last)
 
     def doubt_below(self, x: Vector) -> Vector:
