@@ -84,6 +84,8 @@ def accountants(records: list[Json]) -> Any:
 def speed(records: list[Json]) -> Any:
     """Steps per second by contender, one group of bars per shape."""
     table = speeds(records)
+    if not table:
+        return None
     names = sorted({name for row in table.values() for name in row}, key=_ours_first)
     figure, axes = _figure(1, width=max(6.0, 1.9 * len(table)))
     axis, width = axes[0][0], 0.8 / max(1, len(names))

@@ -81,7 +81,11 @@ def _losses(results: Results) -> str:
         "Accuracy": readings.utility_losses(
             [*results.get("utility", []), *results.get("other", [])]
         ),
-        "Training speed": readings.speed_losses(results.get("speed", [])),
+        "Training speed": [
+            *readings.speed_losses(results.get("speed", [])),
+            *readings.loss_losses(results.get("speed", [])),
+            *readings.step_losses(results.get("steps", [])),
+        ],
         "Accountants": readings.accountant_losses(results.get("accountants", [])),
     }
     parts = ["## Where we lose", "Every comparison below that a peer wins, found by program:"]
@@ -220,11 +224,12 @@ def _speed(records: list[Json]) -> str:
             )
     parts = [
         "## Training speed",
-        "Steps per second of processor time, every contender pinned to one core, set-up and loader "
-        "included, best of each library's modes; *ours ÷* says "
-        "how many steps we take in the time of one of theirs. Memory is what training adds to the "
-        "process at its peak, libraries' buffers and compiled code included. JAX draws rows with "
-        "replacement, which no accountant covers but which is the cheapest draw it has.",
+        "Steps per second of processor time, every contender pinned to one core (*both cores*: by "
+        "the clock on the wall, two cores for everybody), best of each library's modes; *ours ÷* "
+        "says how many steps we take in the time of one of theirs. Memory is what training adds to "
+        "the process at its peak, libraries' buffers and compiled code included. JAX runs our plan "
+        "in a loop written by hand; *with replacement* is an easier job: a draw of rows that no "
+        "accountant covers but that is the cheapest it has.",
         _table(["problem", "who", "steps/s", "ours ÷", "added MiB"], rows),
     ]
     reached = [r for r in records if "target" in r["parameters"]]
@@ -247,17 +252,16 @@ def _loss_table(records: list[Json]) -> str:
 
 
 def _steps(records: list[Json]) -> str:
-    found = {
-        (r["parameters"]["dtype"], r["parameters"]["features"], r["parameters"]["batch"]): r
-        for r in records
-        if r["status"] == "ok"
-    }
-    batches = sorted({batch for _, _, batch in found})
+    found: dict[tuple[int, str, int], dict[int, Json]] = {}
+    for record in records:
+        p = record["parameters"]
+        found.setdefault((p["outputs"], p["dtype"], p["features"]), {})[p["batch"]] = record
+    batches = sorted({batch for row in found.values() for batch in row})
     rows = []
-    for dtype, features in sorted({key[:2] for key in found}):
-        cells = [found.get((dtype, features, batch)) for batch in batches]
-        ratios = ["–" if r is None else f"{r['numbers']['ratio']:.2f}" for r in cells]
-        rows.append([f"{dtype}, d = {features}", *ratios])
+    for (outputs, dtype, features), row in sorted(found.items()):
+        kind = "logistic" if outputs == 1 else f"softmax of {outputs}"
+        cells = [_ratio(row.get(batch)) for batch in batches]
+        rows.append([f"{kind}, {dtype}, d = {features}", *cells])
     return "\n\n".join(
         [
             "### One step over the bare work in it",
@@ -267,6 +271,12 @@ def _steps(records: list[Json]) -> str:
             _table(["", *(f"batch {batch}" for batch in batches)], rows),
         ]
     )
+
+
+def _ratio(record: Json | None) -> str:
+    if record is None:
+        return "–"
+    return f"{record['numbers']['ratio']:.2f}" if record["status"] == "ok" else record["status"]
 
 
 def _utility(records: list[Json]) -> str:

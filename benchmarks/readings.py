@@ -20,6 +20,12 @@ NAMES = {
     "numpy": "bare numpy",
 }
 
+MODES = {  # those of a peer's modes that are no plan of ours
+    "jitted loop": "JAX with replacement",
+    "jax_privacy": "jax_privacy with replacement",
+}
+ALLOWED = 1.5  # a step over the bare work in it, by the design
+
 
 def number(value: Any) -> float:
     """A stored number; infinities and NaN travel as words."""
@@ -123,7 +129,7 @@ def speeds(records: list[Json]) -> dict[tuple[str, int, int], dict[str, Json]]:
         p, numbers = record["parameters"], record["numbers"]
         if record["status"] != "ok" or "steps_per_second" not in numbers:
             continue
-        name = NAMES[p["peer"]] if p["mode"] != "jax_privacy" else "jax_privacy"
+        name = MODES.get(p["mode"], NAMES[p["peer"]])
         shape = found.setdefault((p["label"], p["features"], p["batch"]), {})
         best = shape.get(name, {"steps_per_second": 0.0})
         if numbers["steps_per_second"] > best["steps_per_second"]:
@@ -177,6 +183,32 @@ def speed_losses(records: list[Json]) -> list[str]:
                     f"{ratio:.2f} times our steps per second"
                 )
     return lines
+
+
+def loss_losses(records: list[Json]) -> list[str]:
+    """Goals that a peer's training reaches in less processor time than ours."""
+    found: dict[str, dict[str, float]] = {}
+    for record in records:
+        if record["status"] == "ok" and "seconds_to_loss" in record["numbers"]:
+            p = record["parameters"]
+            reached = found.setdefault(p["label"], {})
+            reached[p["peer"]] = number(record["numbers"]["seconds_to_loss"])
+    return [
+        f"{label}: {NAMES[peer]} needs {seconds:.2f} s, we {reached['dplateau']:.2f} s"
+        for label, reached in found.items()
+        for peer, seconds in reached.items()
+        if seconds < reached.get("dplateau", 0.0)
+    ]
+
+
+def step_losses(records: list[Json]) -> list[str]:
+    """Steps that take longer than the design allows."""
+    return [
+        f"one step, {record['name']}: {record['numbers']['ratio']:.2f} times its bare numpy work "
+        f"(allowed: {ALLOWED})"
+        for record in records
+        if record["status"] == "ok" and record["numbers"]["ratio"] > ALLOWED
+    ]
 
 
 def accountant_losses(records: list[Json]) -> list[str]:
