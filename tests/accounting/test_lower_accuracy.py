@@ -1,0 +1,132 @@
+"""The lower bound is within 0.1 % of the exact epsilon of the walks that it stands for.
+
+Exact means: on panels a third shorter, of which no error is subtracted, and every step of a varying
+schedule followed by itself. Intervals reach from one to 10**5 noise deviations, walks from one step
+to for ever. Epsilons are above 0.02, and such that the rarer event has a chance of 3e-12 at least
+(smaller ones are lost in rounding).
+"""
+
+import math
+import random
+
+import pytest
+
+import dplateau as dp
+from dplateau.accounting import events, panels, walks, worlds
+from dplateau.accounting.lower import lower_bound
+
+ACCURACY = 1e-3
+RECORDS = 10**6
+LEAST = 0.02  # epsilon for which the accuracy is claimed
+RAREST = 3e-12  # chance of an event that is told from rounding
+
+
+def random_walks(rng: random.Random) -> tuple[dp.Plan, float]:
+    """Any batches, relation and length; the drift is such that epsilon is of interest."""
+    width, exponent = 10 ** rng.uniform(0, 5), 10 ** rng.uniform(-1, 1.4)
+    q = 10 ** rng.uniform(-4, -0.5)
+    period = max(2, round(1 / q))
+    batches, rate = rng.choice(
+        [
+            (dp.FullBatch(), 1.0),
+            (dp.Cyclic(RECORDS // period), 1 / period),
+            (dp.FixedSize(int(RECORDS * q)), q),
+            (dp.Poisson(int(RECORDS * q)), q),
+        ]
+    )
+    relation = rng.choice(batches.relations)
+    hit = exponent / width / rate  # in noise deviations, between the worlds
+    unit = hit / (2 if relation == "replace_one" else 1)
+    longest = math.log10(width) * 2 + 2
+    plan = dp.Plan(
+        records=RECORDS,
+        batches=batches,
+        iterations=rng.choice([math.inf, int(10 ** rng.uniform(0, longest)) + 1]),
+        step_size=unit * batches.batch_size(RECORDS),
+        noise_multiplier=1 / unit,
+        lipschitz=1.0,
+        smoothness=0.0,
+        domain=dp.L2Ball(width / 2),
+        neighboring_relation=relation,
+    )
+    return plan, 10 ** rng.uniform(-9, -2)
+
+
+def exact(plan: dp.Plan, delta: float, monkeypatch: pytest.MonkeyPatch) -> float:
+    monkeypatch.setattr(panels, "PANEL", panels.PANEL * 0.7)
+    monkeypatch.setattr(walks, "_RESOLVED", walks._RESOLVED * 0.5)
+    for margin in ("QUADRATURE_MARGIN", "ROUNDING_MARGIN", "ABSOLUTE_MARGIN"):
+        monkeypatch.setattr(events, margin, 0.0)
+    monkeypatch.setattr(events, "THRESHOLDS", 1001)
+    monkeypatch.setattr(walks.Law, "doubt_below", lambda law, x: 0.0 * x)
+    return lower_bound(plan, delta)
+
+
+def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, delta = random_walks(random.Random(seed))
+    found = lower_bound(plan, delta)
+    true = exact(plan, delta, monkeypatch)
+    assert found <= true * (1 + 1e-6) + 1e-12
+    if LEAST < true < math.log(delta / RAREST):
+        assert found == pytest.approx(true, rel=ACCURACY), (plan.to_json(), delta)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_constant_schedules(seed, monkeypatch):
+    check(seed, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 250))
+def test_more_constant_schedules(seed, monkeypatch):
+    check(seed, monkeypatch)
+
+
+def varying(power: float, batches: object, relation: str, steps: int, width: float) -> dp.Plan:
+    b = batches.batch_size(100)
+    unit = 0.1 if b < 100 else 0.02
+    return dp.Plan(
+        records=100,
+        batches=batches,
+        iterations=steps,
+        step_size=dp.schedules.Polynomial(unit * b * (steps / 2) ** power, power=power),
+        noise_multiplier=1 / unit,
+        lipschitz=1.0,
+        smoothness=0.0,
+        domain=dp.L2Ball(width / 2),
+        neighboring_relation=relation,
+    )
+
+
+@pytest.mark.parametrize(
+    ("power", "batches", "relation"),
+    [
+        (0.05, dp.FullBatch(), "replace_one"),
+        pytest.param(0.25, dp.FullBatch(), "add_or_remove_one", marks=pytest.mark.slow),
+        pytest.param(0.1, dp.Cyclic(20), "replace_one", marks=pytest.mark.slow),
+        pytest.param(0.1, dp.Poisson(20), "replace_one", marks=pytest.mark.slow),
+    ],
+)
+def test_segments_of_a_smooth_schedule(power, batches, relation, monkeypatch):
+    plan = varying(power, batches, relation, 2_000, 40.0)
+    monkeypatch.setattr(worlds, "MOST_BUILT", 1e9)
+    true = lower_bound(plan, 1e-5)
+    monkeypatch.setattr(worlds, "MOST_STEPS", 0)
+    found = lower_bound(plan, 1e-5)
+    assert 0.1 < found <= true
+    assert found == pytest.approx(true, rel=ACCURACY)
+
+
+def test_very_long_smooth_schedules_are_not_cut():
+    """Nearly constant, a million steps: as the constant one, whose law is exact."""
+    plan = varying(1e-3, dp.FullBatch(), "replace_one", 1_000_000, 300.0)
+    constant = plan.replace(step_size=plan.step_size.values(999_999, 1_000_000)[0])
+    assert lower_bound(plan, 1e-5) == pytest.approx(lower_bound(constant, 1e-5), rel=2e-3)
+
+
+def test_pieces_of_constant_steps_are_exact():
+    """A step size that falls twice, against the same law step by step."""
+    steps = [2.0] * 150 + [1.0] * 150 + [0.5] * 200
+    plan = varying(0.5, dp.FullBatch(), "replace_one", 500, 12.0).replace(step_size=steps)
+    wiggled = plan.replace(step_size=[eta * (1 + 1e-9 * (k % 2)) for k, eta in enumerate(steps)])
+    assert lower_bound(plan, 1e-5) == pytest.approx(lower_bound(wiggled, 1e-5), rel=1e-5)
