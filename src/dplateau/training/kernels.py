@@ -28,7 +28,6 @@ from dplateau.training.sampling import CONTIGUOUS, draw_batch
 from dplateau.training.slopes import SOFTMAX, clip_slopes, scalar_slopes, softmax_slopes
 from dplateau.training.team import meet
 
-_APART = 4096  # rows that the batches of models side by side may have together
 _NOISE_IN_ROWS = 24  # drawing a softmax model's noise takes as long as so many rows' gradients
 
 
@@ -124,7 +123,7 @@ def _turn_to_slopes(problem: Any, outputs: int, count: int, bench: Any) -> None:
             clip_slopes(problem.clip, problem.norms, bench.kept, count, slopes, k, outputs)
 
 
-@inlined
+@compiled
 def add_gradients(
     problem: Any, packed: Any, outputs: int, rows: Any, start: int, stop: int, bench: Any, out: Any
 ) -> None:
@@ -154,7 +153,7 @@ def add_gradients(
         accumulate(block, index, end, slopes, out)
 
 
-@inlined
+@compiled
 def add_gradients_apart(
     problem: Any, packed: Any, outputs: int, batches: Any, sizes: Any, bench: Any, out: Any
 ) -> None:
@@ -246,43 +245,13 @@ def advance(
     sigmas: Any,
     streams: Any,
     marked: Any,
-    models: Any,
-) -> None:
-    """Run ``etas.size`` steps of the plan, from iteration ``first_step``, in place.
-
-    ``models`` has shape ``(models, outputs, entries)``; they are independent of each other.
-    """
-    count, outputs, entries = models.shape
-    if motion.batches == CONTIGUOUS:
-        together = count
-    else:
-        together = max(min(_APART // (motion.size + TILE), count), 1)
-    for first in range(0, count, together):
-        last = min(first + together, count)
-        group = models[first:last].reshape((last - first) * outputs, entries)
-        if motion.batches == CONTIGUOUS or last == first + 1:
-            _advance_together(
-                problem, motion, first_step, etas, sigmas, streams, marked, outputs, group
-            )
-        else:
-            _advance_apart(
-                problem, motion, first_step, etas, sigmas, streams, marked, outputs, group
-            )
-
-
-@compiled
-def _advance_together(
-    problem: Any,
-    motion: Any,
-    first_step: int,
-    etas: Any,
-    sigmas: Any,
-    streams: Any,
-    marked: Any,
     outputs: int,
     packed: Any,
 ) -> None:
-    """Packed models in step on the same batches: they share every reading of one."""
+    """Run ``etas.size`` steps of the plan, from iteration ``first_step``, in place.
+
+    All packed models take them together, on the same batches: they share every reading of one.
+    """
     on_noise, on_choice = streams
     records = problem.scale.size
     chosen = np.empty(0 if motion.batches == CONTIGUOUS else motion.size, np.int64)
@@ -299,7 +268,7 @@ def _advance_together(
 
 
 @compiled
-def _advance_apart(
+def advance_apart(
     problem: Any,
     motion: Any,
     first_step: int,
@@ -310,7 +279,7 @@ def _advance_apart(
     outputs: int,
     packed: Any,
 ) -> None:
-    """Packed models in step, each on batches of its own."""
+    """`advance` with batches of its own for each model."""
     on_noise, on_choice = streams
     records, count = problem.scale.size, packed.shape[0] // outputs
     chosen = np.empty((count, motion.size), np.int64)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dplateau.errors import PlanError, whole
 from dplateau.losses import Loss
 from dplateau.plan import Plan
-from dplateau.training import kernels, noise
+from dplateau.training import noise
 from dplateau.training.checkpoint import Checkpoint
 from dplateau.training.progress import Progress
 from dplateau.training.session import Session, processors
@@ -211,12 +211,11 @@ def run_many(
     ended = threading.Event()
 
     def train(group: Array, pair: noise.Streams) -> None:
-        marked = np.zeros_like(session.marked)
         for lower in range(0, steps, at_once):
             if ended.is_set():
                 return
             scheduled = etas[lower : lower + at_once], sigmas[lower : lower + at_once]
-            kernels.advance(session.problem, session.motion, lower, *scheduled, pair, marked, group)
+            session.advance_models(lower, *scheduled, pair, group)
 
     with ThreadPoolExecutor(processors()) as pool:
         try:

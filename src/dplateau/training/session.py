@@ -17,6 +17,7 @@ from dplateau.losses import Loss
 from dplateau.plan import Plan
 from dplateau.training import data, kernels, noise, sampling
 from dplateau.training.motion import motion_of
+from dplateau.training.rows import TILE
 from dplateau.training.tables import mapped_bytes, release_pages
 from dplateau.training.team import Crew
 
@@ -24,6 +25,7 @@ Array = NDArray[np.float64]
 
 _TEAM_STEP = 15_000  # products of one step from which two threads in one compiled loop pay
 _WIDE_STEP = 8_000_000  # and from which handing its pieces to a pool of threads does
+_SIDE_BY_SIDE = 4096  # rows that small batches of several models may have together
 _RESIDENT_BYTES = 1 << 29  # how much of a memory map may be resident at once
 _FAULT_BYTES = 1 << 21  # a page fault can map so much around the byte that was read
 
@@ -102,12 +104,31 @@ class Session:
             self._advance_in_halves(etas, sigmas, streams, model[0])
         else:
             kernels.advance(
-                self.problem, self.motion, self.step, etas, sigmas, streams, self.marked, model
-            )
+                self.problem, self.motion, self.step, etas, sigmas, streams, self.marked,
+                len(model[0]), model[0],
+            )  # fmt: skip
         (self.weights,) = self.unpacked(model)
         self.step += steps
         if self.step_bytes:
             release_pages(self.problem.rows)
+
+    def advance_models(
+        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, models: Array
+    ) -> None:
+        """Carry packed models, independent of each other, through the scheduled steps.
+
+        Slices of the data are read for all models at once. Other batches are drawn for each model,
+        and small ones are worked on side by side.
+        """
+        count, outputs, entries = models.shape
+        marked = np.zeros_like(self.marked)
+        together, carry = count, kernels.advance
+        if self.motion.batches != sampling.CONTIGUOUS:
+            together = max(min(_SIDE_BY_SIDE // (self.motion.size + TILE), count), 1)
+            carry = kernels.advance if together == 1 else kernels.advance_apart
+        for first in range(0, count, together):
+            group = models[first : first + together].reshape(-1, entries)
+            carry(self.problem, self.motion, step, etas, sigmas, streams, marked, outputs, group)
 
     def _advance_in_halves(
         self, etas: Array, sigmas: Array, streams: noise.Streams, model: Array
