@@ -252,6 +252,8 @@ def _most_worth(theta: float) -> float:
 class Composition:
     """Loss laws with their multiplicities: the privacy of releasing all the steps.
 
+    See docs/theory.md#section-2.
+
     Guarantee
     ---------
     `epsilon` and `delta` are upper bounds for the composed pair, in this order of its two laws.
@@ -384,5 +386,8 @@ class Composition:
 
 
 def compositions(parts: Sequence[tuple[LossLaw, int]]) -> Composition:
-    """A composition of the given laws, steps that occur no time left out."""
+    """A composition of the given laws, steps that occur no time left out.
+
+    See docs/theory.md#section-2.
+    """
     return Composition(tuple((law, copies) for law, copies in parts if copies > 0))

@@ -22,6 +22,8 @@ _LARGEST_STEP = 400.0  # noise deviations per step beyond which sampling is not 
 def composition(plan: Plan, last: float = math.inf) -> Price:
     """What the last ``min(last, iterations)`` steps cost when every iterate is released.
 
+    See docs/theory.md#section-3.
+
     Full and cyclic batches: ``mu^2 = sum over hits of (s/varsigma)^2``, the record in the worst
     position. Random batches: the sampled mechanism of each step, composed numerically.
     """
@@ -34,7 +36,10 @@ def composition(plan: Plan, last: float = math.inf) -> Price:
 
 
 def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
-    """Sampled steps given as ``(u, a, copies)``: see `dplateau.accounting.sampled`."""
+    """Sampled steps given as ``(u, a, copies)``: see `dplateau.accounting.sampled`.
+
+    See docs/theory.md#section-3.
+    """
     doubled = 2.0 if displacement_chance(plan) > 0 else 1.0
     crude = math.sqrt(sum(copies * (a + doubled * u) ** 2 for u, a, copies in steps))
     if any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
@@ -79,7 +84,10 @@ def grouped(values: Vector) -> list[tuple[float, int]]:
 
 
 def deterministic_mu(plan: Plan, last: float) -> float:
-    """``mu`` of the last steps of full or cyclic batches, every iterate released."""
+    """``mu`` of the last steps of full or cyclic batches, every iterate released.
+
+    See docs/theory.md#section-3.
+    """
     if math.isinf(last):
         return math.inf
     last = int(last)

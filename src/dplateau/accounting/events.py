@@ -70,7 +70,7 @@ def refuted(likely: Vector, rare: Vector, delta: float, relative: float, absolut
 def _proved(likely: Vector, rare: Vector, delta: float, relative: float, absolute: float) -> Vector:
     """What each event proves; 0 where it proves nothing."""
     excess = likely * (1 - relative) - absolute - delta
-    ratio = excess / (rare * (1 + relative) + absolute)
+    ratio = excess / (np.maximum(rare, 0.0) * (1 + relative) + absolute)
     return np.log(np.maximum(ratio, 1.0))
 
 

@@ -30,6 +30,8 @@ _CLOSE = 0.02  # relative, of the delta that is found
 def account(plan: Plan, delta: float = 1e-6) -> Guarantee:
     """What it costs to release the last iterate of ``plan``.
 
+    See docs/theory.md#section-7.
+
     Parameters
     ----------
     plan : Plan
@@ -54,6 +56,8 @@ def account(plan: Plan, delta: float = 1e-6) -> Guarantee:
 @dataclass(frozen=True)
 class Guarantee:
     """The privacy of a plan's last iterate: upper bounds only, in every currency.
+
+    See docs/theory.md#section-7.
 
     Guarantee
     ---------

@@ -29,7 +29,10 @@ _WIDEST = 1 / 32  # cells on which two nodes still integrate a Gaussian to all i
 
 @dataclass(frozen=True)
 class LossLaw:
-    """Atoms of a privacy loss: ``probs`` at ``losses``, the rest at ``infinity``."""
+    """Atoms of a privacy loss: ``probs`` at ``losses``, the rest at ``infinity``.
+
+    See docs/theory.md#section-2.
+    """
 
     losses: Vector
     probs: Vector
@@ -72,7 +75,10 @@ class LossLaw:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A mixture of unit-variance Gaussians on the line; parts of weight zero are left out."""
+    """A mixture of unit-variance Gaussians on the line; parts of weight zero are left out.
+
+    See docs/theory.md#section-2.
+    """
 
     weights: tuple[float, ...]
     means: tuple[float, ...]
@@ -125,6 +131,8 @@ def _log_against_standard(law: Mixture, x: Vector) -> Vector:
 
 def pair_laws(upper: Mixture, lower: Mixture) -> tuple[LossLaw, LossLaw]:
     """Loss laws of ``upper`` against ``lower`` and of ``lower`` against ``upper``.
+
+    See docs/theory.md#section-2.
 
     Needs every mean of ``upper`` to be at least every mean of ``lower``, so that the loss increases
     along the line.
@@ -192,6 +200,8 @@ def _ends_of_cells(
 def symmetrised_subsampling_law(q: float, t: float) -> LossLaw:
     """The loss law of ``C_q(G_t)`` (theory, section 3).
 
+    See docs/theory.md#section-3.
+
     Its positive losses are those of ``(1-q) N(0,1) + q N(t,1)`` against ``N(0,1)`` beyond
     ``x = t/2``; the curve is symmetric, so negative losses mirror them with the other law's mass;
     the rest, ``(1-q)(1 - 2 Phi(-t/2))``, loses nothing.
@@ -225,11 +235,17 @@ def symmetrised_subsampling_law(q: float, t: float) -> LossLaw:
 
 
 def gaussian_law(mu: float) -> LossLaw:
-    """The loss law of ``N(mu, 1)`` against ``N(0, 1)``; only cells near ``mu`` have any mass."""
+    """The loss law of ``N(mu, 1)`` against ``N(0, 1)``; only cells near ``mu`` have any mass.
+
+    See docs/theory.md#section-2.
+    """
     edges = mu + np.linspace(-_REACH, _REACH, math.ceil(2 * _REACH / CELL) + 1)
     return _laws_between(Mixture((1.0,), (mu,)), Mixture((1.0,), (0.0,)), edges)[0]
 
 
 def sums(index: NDArray[np.int64], weights: Vector, size: int) -> Vector:
-    """The weights of each index, added up."""
+    """The weights of each index, added up.
+
+    See docs/theory.md#section-2.
+    """
     return np.asarray(np.bincount(index, weights, size), dtype=np.float64)

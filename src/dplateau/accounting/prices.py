@@ -26,7 +26,10 @@ _pld = privacy_loss_distribution.PrivacyLossDistribution
 
 
 class Price(Protocol):
-    """What the last steps cost."""
+    """What the last steps cost.
+
+    See docs/theory.md#section-2.
+    """
 
     def epsilon(self, delta: float) -> float: ...
 
@@ -43,7 +46,10 @@ class Price(Protocol):
 
 @dataclass(frozen=True)
 class Gaussian:
-    """``mu``-GDP: exact conversions."""
+    """``mu``-GDP: exact conversions.
+
+    See docs/theory.md#section-2.
+    """
 
     mu: float
 
@@ -69,6 +75,8 @@ class Gaussian:
 @dataclass(frozen=True)
 class Composed:
     """Steps with random batches, composed numerically; both orders, the worse one counts.
+
+    See docs/theory.md#section-2.
 
     ``crude`` is the ``mu`` of the same steps without the help of sampling, valid always and used
     where the numbers are too extreme for a grid.
@@ -120,7 +128,10 @@ class Composed:
 
 @dataclass(frozen=True)
 class WithFailure:
-    """Another price, and a chance ``failure`` that a coupling did not meet: added to delta."""
+    """Another price, and a chance ``failure`` that a coupling did not meet: added to delta.
+
+    See docs/theory.md#section-6.
+    """
 
     price: Price
     failure: float

@@ -24,7 +24,10 @@ _REMEMBERED = 64  # steps; one search asks for the same few again and again
 
 
 class StepLaws(NamedTuple):
-    """Loss laws of one step, in both orders of the two worlds."""
+    """Loss laws of one step, in both orders of the two worlds.
+
+    See docs/theory.md#section-3.
+    """
 
     forward: LossLaw
     backward: LossLaw
@@ -38,12 +41,17 @@ class StepLaws(NamedTuple):
 
 
 def poisson_step(q: float, u: float, a: float = 0.0) -> StepLaws:
-    """``N(0,1)`` against ``(1-q) N(a,1) + q N(a+u,1)``: one world lacks the record (section 5)."""
+    """``N(0,1)`` against ``(1-q) N(a,1) + q N(a+u,1)``: one world lacks the record (section 5).
+
+    See docs/theory.md#section-3.
+    """
     return StepLaws(*pair_laws(Mixture((1 - q, q), (a, a + u)), Mixture((1.0,), (0.0,))))
 
 
 def poisson_replace_step(q: float, u: float, a: float = 0.0) -> StepLaws:
     """``(1-q) N(a) + q N(a+u)`` against ``(1-q) N(0) + q N(-u)``: each world has its own record.
+
+    See docs/theory.md#section-3.
 
     ``u`` is the displacement by *one* record, half of what replacing it can do.
     """
@@ -59,13 +67,19 @@ def fixed_size_step(q: float, u: float) -> StepLaws:
 
 
 def announced_step(q: float, u: float, a: float = 0.0) -> StepLaws:
-    """A step that tells whether it was hit: ``G_{a+u}`` with probability ``q``, else ``G_a``."""
+    """A step that tells whether it was hit: ``G_{a+u}`` with probability ``q``, else ``G_a``.
+
+    See docs/theory.md#section-1.
+    """
     law = gaussian_law(a).mixed_with(gaussian_law(a + u), q)
     return StepLaws(law, law)
 
 
 def step_laws(plan: Plan, u: float, a: float = 0.0) -> StepLaws:
-    """The step of a plan with random batches whose sensitivity is ``u`` noise deviations."""
+    """The step of a plan with random batches whose sensitivity is ``u`` noise deviations.
+
+    See docs/theory.md#section-3.
+    """
     q = min(plan.inclusion_probability, 1.0)
     if isinstance(plan.batches, FixedSize):
         if a:
@@ -92,12 +106,18 @@ def capped_poisson_step(relation: str, q: float, u: float, a: float, overflow: f
 
 
 def displacement_chance(plan: Plan) -> float:
-    """``kappa``, the chance that a hit displaces another record in one world only; else 0."""
+    """``kappa``, the chance that a hit displaces another record in one world only; else 0.
+
+    See docs/theory.md#section-1.
+    """
     return 0.0 if plan.neighboring_relation == REPLACE_SPECIAL else plan.overflow
 
 
 def both_orders(parts: list[tuple[StepLaws, int]]) -> tuple[Composition, Composition]:
-    """The composition of steps, in both orders of the two worlds."""
+    """The composition of steps, in both orders of the two worlds.
+
+    See docs/theory.md#section-2.
+    """
     return (
         compositions([(laws.forward, copies) for laws, copies in parts]),
         compositions([(laws.backward, copies) for laws, copies in parts]),
