@@ -38,6 +38,7 @@ _TYPICAL = 6.0  # spreads of the law within which random curvature is measured
 MOST_WINDOW = 2_000_000  # last steps of a varying schedule that are looked at
 MOST_STEPS = 10_000  # different steps that are followed one by one
 MOST_BUILT = 2e8  # entries of the kernels of all of them
+MOST_NODES = 40_000  # of the grid on which they are followed
 MOST_SPREADS = 1e6  # beyond this length rounding takes over
 MOST_EXPONENT = 400.0  # length times drift over variance: ten times what a tail can show
 _UNFELT = 15.0  # spreads of the law beyond which ends do not matter (1e-50)
@@ -305,12 +306,20 @@ def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None
         return _constant_interval(plan, length, position)
     total = int(plan.iterations)
     etas, spreads = schedule(plan, min(total, MOST_WINDOW))
+    if spreads.size == total:
+        widest = Stage(plan, draw(plan), float(etas.max()), float(spreads.max()), 0.0)
+        reach = widest.lean * total + _UNFELT * math.sqrt(float((spreads**2).sum()))
+        length = min(length, 2 * (reach + widest.push))
     longest = length
     while length > 1e-3 * min(longest, float(spreads.min())):
         steps = _needed(spreads, length, total)
         if steps:
             parts = etas[-steps:], spreads[-steps:]
-            if runs(*parts).size <= MOST_RUNS or _affordable(spreads[-steps:], length):
+            few = runs(*parts).size <= MOST_RUNS
+            if few and node_count(length, float(parts[1].min())) > MOST_NODES:
+                length *= 0.8
+                continue
+            if few or _affordable(spreads[-steps:], length):
                 return Interval(plan, length, steps, position)
             moved = float(variation(*parts).sum())
             if moved <= MOST_VARIATION:
