@@ -6,6 +6,7 @@ run the whole loop in compiled code and wait for each other by watching a counte
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ MEMBERS = 2
 
 _SPINS = 2000  # looks at the counter, a few microseconds, before the processor is offered to others
 _TELLING = 2e-3  # seconds that a stretch must last to say how fast it was
+_TRIALS = 3  # such stretches that each way has at first
 _PATIENCE = 40  # stretches until the slower way is tried again; twice as many if it was slower
 
 _offer_processor = types.ExternalFunction("sched_yield", types.int32())
@@ -72,14 +74,14 @@ class Crew:
 
     def __init__(self, able: bool) -> None:
         self.able = able
-        self._pace: dict[bool, float] = {}
-        self._patience = _PATIENCE
-        self._left = _PATIENCE
+        self._pace = {True: math.inf, False: math.inf}  # seconds of a step, as a team or not
+        self._trials = 2 * _TRIALS
+        self._patience = self._left = _PATIENCE
 
     def as_team(self) -> bool:
-        """How to run the next stretch."""
-        if not self.able or len(self._pace) < 2:
-            return self.able and True not in self._pace
+        """How to run the next stretch: in turn at first, then the faster way."""
+        if not self.able or self._trials:
+            return self.able and self._trials % 2 == 0
         return self._team_is_faster if self._left else not self._team_is_faster
 
     @property
@@ -91,9 +93,11 @@ class Crew:
         elapsed = time.monotonic() - began
         if steps == 0 or elapsed < _TELLING:
             return
-        self._pace[as_team] = elapsed / steps
-        if len(self._pace) < 2:
+        if self._trials:
+            self._trials -= 1
+            self._pace[as_team] = min(self._pace[as_team], elapsed / steps)
             return
+        self._pace[as_team] = elapsed / steps
         if self._left:
             self._left -= 1
         else:
