@@ -24,7 +24,7 @@ from dplateau.plan import Plan
 
 Vector = NDArray[np.float64]
 
-_LEVELS = 12  # distinct payments that are composed apart; others are rounded up to these
+_LEVELS = 12  # groups of payments that are composed apart, each by its average
 _ROUGHLY = 6  # as many suffice to compare windows
 _THETAS = np.geomspace(1e-4, 1e4, 60)
 _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -155,21 +155,32 @@ def _second_order(plan: Plan, q: float, last: int) -> float:
 
 
 def _poisson_price(plan: Plan, last: int, most: int) -> Price:
-    """The price of a window, its payments rounded up to at most ``most`` levels."""
-    u, a, copies = _payments(plan, last, min(plan.inclusion_probability, 1.0))
+    """The price of a window whose payments are averaged over at most ``most`` groups.
+
+    Any payments that pay the whole debt will do (Theorem 5.1): where those of a group are replaced
+    by their average, weighted as the debt is, it is still paid, and never too early.
+    """
+    q = min(plan.inclusion_probability, 1.0)
+    u, a, copies = _payments(plan, last, q)
     if a.size == 1:
         return random_batches(plan, [(float(u[0]), float(a[0]), int(copies[0]))])
-    levels = np.unique(np.append(np.linspace(0.0, a.max(), most), 0.0))
-    place = np.searchsorted(levels * (1 + 1e-12), a)
-    groups = [np.flatnonzero(place == g) for g in range(levels.size)]
+    weight = window(plan, last).weight
+    place = np.minimum((a * (most / a.max())).astype(np.intp), most - 1)
+    parts = [np.flatnonzero(place == g) for g in range(most)]
     return random_batches(
         plan,
         [
-            (float(u[group].max()), float(a[group].max()), group.size)
-            for group in groups
-            if group.size
+            (float(u[part].max()), _average(a[part], weight[part]), part.size)
+            for part in parts
+            if part.size
         ],
     )
+
+
+def _average(paid: Vector, weight: Vector) -> float:
+    """One payment for all steps of a group that pays as much of the debt as theirs."""
+    total = float(weight.sum())
+    return float(weight @ paid) / total * (1 + 1e-12) if total > 0 else float(paid.max())
 
 
 def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
