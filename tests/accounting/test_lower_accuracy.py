@@ -55,8 +55,9 @@ def random_walks(rng: random.Random) -> tuple[dp.Plan, float]:
 def exact(plan: dp.Plan, delta: float, monkeypatch: pytest.MonkeyPatch) -> float:
     monkeypatch.setattr(panels, "PANEL", panels.PANEL * 0.7)
     monkeypatch.setattr(walks, "_RESOLVED", walks._RESOLVED * 0.5)
-    for margin in ("QUADRATURE_MARGIN", "ROUNDING_MARGIN", "ABSOLUTE_MARGIN"):
+    for margin in ("QUADRATURE_MARGIN", "ROUNDING_MARGIN"):
         monkeypatch.setattr(events, margin, 0.0)
+    monkeypatch.setattr(events, "ABSOLUTE_MARGIN", 1e-17)
     monkeypatch.setattr(events, "THRESHOLDS", 1001)
     monkeypatch.setattr(walks.Law, "doubt_below", lambda law, x: 0.0 * x)
     return lower_bound(plan, delta)

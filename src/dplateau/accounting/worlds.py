@@ -318,8 +318,7 @@ def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None
             count = runs(*parts).size
             few = count <= MOST_RUNS
             # Short runs are followed on even panels, long ones on graded panels of any length.
-            even = few and steps < 3 * count
-            if even and node_count(length, float(parts[1].min())) > MOST_NODES:
+            if few and steps < 3 * count and node_count(length, float(parts[1].min())) > MOST_NODES:
                 length *= 0.8
                 continue
             if few or _affordable(spreads[-steps:], length):
