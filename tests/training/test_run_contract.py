@@ -18,7 +18,6 @@ import dplateau as dp
 from dplateau.training import stopping
 from dplateau.training.run import Release, release, run, run_many
 from dplateau.training.session import Session
-from dplateau.training.team import Crew
 
 N, D = 48, 3
 LOSS = dp.Logistic()
@@ -250,36 +249,6 @@ def test_wide_steps_shared_by_threads_are_the_same_steps(monkeypatch, loss, batc
     expected = run(plan, loss, X, y, random_state=1)
     monkeypatch.setattr("dplateau.training.session._WIDE_STEP", 0)
     np.testing.assert_allclose(run(plan, loss, X, y, random_state=1), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("loss", [LOSS, dp.Softmax(classes=2)], ids=["scalar", "softmax"])
-@pytest.mark.parametrize("batches", [dp.FullBatch(), dp.Poisson(20)], ids=["full", "poisson"])
-def test_two_threads_in_one_loop_take_the_very_steps_of_one(monkeypatch, loss, batches):
-    X, y = problem()
-    y = (y > 0).astype(int)
-    plan = plan_for(loss, batches=batches)
-    expected = run(plan, loss, X, y, random_state=1)
-    monkeypatch.setattr("dplateau.training.session._TEAM_STEP", 0)
-    found = []
-    for as_team in (True, False):
-        monkeypatch.setattr("dplateau.training.team.Crew.as_team", lambda crew, way=as_team: way)
-        found.append(run(plan, loss, X, y, random_state=1))
-    np.testing.assert_array_equal(*found)
-    np.testing.assert_allclose(found[0], expected, atol=1e-12)
-
-
-def test_a_crew_works_the_way_that_is_faster(monkeypatch):
-    now, crew = [0.0], Crew(able=True)
-    monkeypatch.setattr("dplateau.training.team.time.monotonic", lambda: now[0])
-    ways = []
-    for _ in range(400):
-        way, began = crew.as_team(), now[0]
-        now[0] += 0.3 if way else 0.1  # among other work a team is slower
-        crew.record(way, 1000, began)
-        ways.append(way)
-    assert ways[:6] == 3 * [True, False]
-    assert 4 <= sum(ways) <= 7  # tried again, less and less often
-    assert not Crew(able=False).as_team()
 
 
 # -- hidden state ---------------------------------------------------------------------------------

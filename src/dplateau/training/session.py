@@ -19,7 +19,7 @@ from dplateau.training import data, kernels, noise, sampling
 from dplateau.training.motion import motion_of
 from dplateau.training.rows import TILE
 from dplateau.training.tables import mapped_bytes, release_pages
-from dplateau.training.team import Crew
+from dplateau.training.team import Crew, dismiss
 
 Array = NDArray[np.float64]
 
@@ -144,10 +144,14 @@ class Session:
         )
 
         def carry(member: int) -> None:
-            kernels.advance_in_halves(
-                self.problem, self.motion, self.step, etas, sigmas, streams, self.marked, model,
-                shared, member,
-            )  # fmt: skip
+            try:
+                kernels.advance_in_halves(
+                    self.problem, self.motion, self.step, etas, sigmas, streams, self.marked, model,
+                    shared, member,
+                )  # fmt: skip
+            except BaseException:
+                dismiss(shared[0])
+                raise
 
         # Members that wait for a thread of the pool would keep others waiting: one team at a time.
         as_team = self._crew.as_team() and len(etas) > 0 and _TEAM.acquire(blocking=False)
@@ -157,6 +161,9 @@ class Session:
                 second = _pool().submit(carry, 1)
                 carry(0)
                 second.result()
+            except BaseException:  # such as a second Ctrl-C, between the two lines above
+                dismiss(shared[0])
+                raise
             finally:
                 _TEAM.release()
         else:

@@ -11,9 +11,11 @@ import time
 from typing import Any
 
 import llvmlite.ir as ir  # type: ignore[import-untyped]
+import numpy as np
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from dplateau.training.compilation import compiled
 
@@ -45,7 +47,10 @@ def _look(context, counter):  # type: ignore[no-untyped-def]
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         if builder.module.triple.startswith("x86_64"):
             kind = ir.FunctionType(ir.VoidType(), [])
-            pause = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause")
+            name = "llvm.x86.sse2.pause"
+            pause = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+                builder.module, kind, name
+            )
             builder.call(pause, [])
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         return builder.load_atomic(array.data, "seq_cst", 8)
@@ -58,11 +63,17 @@ def meet(counter: Any) -> None:
     """Go on when all members have come here, as often as this one has."""
     come = _add(counter, 1) + 1  # type: ignore[call-arg]
     goal = (come + MEMBERS - 1) // MEMBERS * MEMBERS
-    looks = 0
-    while _look(counter) < goal:  # type: ignore[call-arg]
+    looks, seen = 0, come
+    while 0 <= seen < goal:
+        seen = _look(counter)
         looks += 1
         if looks > _SPINS:
             _offer_processor()
+
+
+def dismiss(counter: NDArray[np.int64]) -> None:
+    """Let nobody wait any longer: another member has failed, and what is computed is discarded."""
+    counter[0] = -(1 << 62)
 
 
 class Crew:
