@@ -403,6 +403,29 @@ def test_curved_losses_make_the_last_hits_stand_out():
     assert curved_interval(everywhere, 0.9).length == curved_interval(plan, 0.9).length < 8.0
 
 
+@pytest.mark.parametrize(("width", "epsilon"), [(8.0, 0.5), (8.0, 4.0), (1.0, 2.0)])
+def test_where_both_bounds_are_exact_they_do_not_cross(width, epsilon):
+    """Regularised full batches far from the walls: upper and lower bound are the same Gaussian.
+
+    Numerical error that is not subtracted, and picked out by the search for the strongest pull,
+    once put the lower bound above.
+    """
+    plan = dp.Plan(
+        records=30_000,
+        batches=dp.FullBatch(),
+        iterations=1_000,
+        step_size=2.0,
+        noise_multiplier=1.0,
+        lipschitz=1.0,
+        smoothness=0.25,
+        regularization=0.002,
+        domain=dp.L2Ball(width / 2),
+    )
+    plan = dp.calibrate(plan, epsilon, 1e-6)
+    upper = dp.account(plan, 1e-6).epsilon(1e-6)
+    assert upper * (1 - 1e-6) < lower_bound(plan, 1e-6, strongest=True) <= upper
+
+
 # -- adversarial and contract ----------------------------------------------------------------------
 
 

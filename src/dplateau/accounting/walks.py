@@ -29,7 +29,7 @@ from dplateau.accounting.panels import PANEL, REACH, Panels, even_panels, graded
 Vector = NDArray[np.float64]
 
 MOST_KINDS = 8  # programmes of more different steps than this may be followed one by one
-_RESOLVED = 4.0  # panels of so many times the scale on which a law varies resolve it
+_RESOLVED = 2.5  # panels of so many times the scale on which a law varies resolve it to 1e-10
 _ECHOES = 3  # how many hits away from an end its atom still shows
 
 
