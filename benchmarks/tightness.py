@@ -6,7 +6,7 @@ dplateau's epsilon is divided by that of dp_accounting (composition; PLD, or RDP
 fixed size, which its PLD lacks), of the paper, of Bok et al., and by the lower bound.
 
 Every plan's numbers are stored as they are found, so an interrupted run goes on where it stopped;
-``--anew`` forgets what is stored. All 120 plans take about half an hour on one core.
+``--anew`` forgets what is stored. All 120 plans take about ten minutes on one core.
 """
 
 from __future__ import annotations
@@ -266,8 +266,8 @@ def _far_from_the_lower_bound(found: dict[str, dict[str, Any]]) -> list[str]:
         + "; ".join(f"{name} ({gaps[name]:.2g}×)" for name in worst)
         + ".",
         "",
-        "There a record is in one batch of a thousand and the regulariser makes the walk forget a "
-        "hit after some hundred steps, while shift prices every step as if the hit were shown by "
+        "There a record is in one batch of a hundred or a thousand, and the regulariser lets a walk "
+        "forget a hit after some hundred steps, while shift prices every step as if it were shown by "
         "itself. For batches of fixed size it also pays for a change of `2L`, as if the record "
         "could stand on the far side of all others; the walks that we know of attain `L` on either "
         "side. Which of the two sides of the gap is nearer to the truth is open.",
