@@ -266,8 +266,9 @@ def _far_from_the_lower_bound(found: dict[str, dict[str, Any]]) -> list[str]:
         + "; ".join(f"{name} ({gaps[name]:.2g}×)" for name in worst)
         + ".",
         "",
-        "There a record is in one batch of a hundred or a thousand, and the regulariser lets a walk "
-        "forget a hit after some hundred steps, while shift prices every step as if it were shown by "
+        "There a record is in one batch of a hundred or a thousand, and the regulariser lets a "
+        "walk forget a hit after some hundred steps, while shift prices every step as if it were "
+        "shown by "
         "itself. For batches of fixed size it also pays for a change of `2L`, as if the record "
         "could stand on the far side of all others; the walks that we know of attain `L` on either "
         "side. Which of the two sides of the gap is nearer to the truth is open.",
