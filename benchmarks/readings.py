@@ -222,7 +222,9 @@ def accountant_losses(records: list[Json]) -> list[str]:
         faster = tighter = asked = 0
         for record in records:
             mine = ours.get(_question(record))
-            if accountant_name(record) != rival or mine is None or record["status"] != "ok":
+            if accountant_name(record) != rival or record["status"] != "ok":
+                continue
+            if mine is None or mine["status"] == UNMADE:
                 continue
             if words[record["name"]] not in ("good", "loose"):
                 continue
