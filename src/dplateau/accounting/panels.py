@@ -112,6 +112,10 @@ class Panels:
         lower, upper = self.edges[[0, -1]]
         total = np.zeros(x.size)
         for p, a, v in move.cases:
+            if a < 0:  # a step that overshoots is a step from the mirror image
+                mirrored = Panels(-self.edges[::-1])
+                total += mirrored.below(x, masses[::-1], Move(((p, -a, v),), move.spread))
+                continue
             found = masses[0] * ndtr((x - a * lower - v) / move.spread)
             found = found + masses[-1] * ndtr((x - a * upper - v) / move.spread)
             if a == 0:
@@ -130,10 +134,6 @@ class Panels:
                 found[rows] += (weight * chance * density).sum(axis=1)
             total += p * found
         return total
-
-    def density(self, x: Vector, masses: Vector) -> Vector:
-        """The law's density between the ends."""
-        return self._evaluate(self._density(masses), x[:, None], self._panel_of(x))[:, 0]
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -168,10 +168,10 @@ class Panels:
     def _starts(self, a: float, v: float, spread: float) -> tuple[Vector, Vector, NDArray[np.intp]]:
         """Nodes, weights and panels that integrate over starts: finer where edges are in reach."""
         cuts = self.edges
-        if a > 0:
+        if a != 0:
             reach = REACH * spread * np.array([[-1.0], [1.0]])
             seen = ((self.edges - v + reach) / a).ravel()
-            long = np.diff(self.edges) > _SMOOTH * spread / a
+            long = np.diff(self.edges) > _SMOOTH * spread / abs(a)
             panel = np.searchsorted(self.edges, seen, side="right") - 1
             inside = (panel >= 0) & (panel < long.size)
             inside[inside] = long[panel[inside]]
