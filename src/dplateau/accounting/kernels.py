@@ -17,6 +17,7 @@ Vector = NDArray[np.float64]
 _PROJECTING = 2e-4  # seconds that a projection takes for each node (measured)
 SMOOTHING = 200  # steps that are taken one by one before a law counts as smooth
 ROUNDING = 1e-12  # of these projections, in total variation (measured: below 1e-12)
+UNSTABLE = 1e-6  # projections in more doubt than this are not used
 KRYLOV = 70  # directions that very many steps are projected on
 
 
@@ -54,13 +55,13 @@ def push(masses: Vector, programme: Programme, grid: Panels) -> tuple[Vector, Ve
 
     See docs/theory.md#section-9.
     """
-    doubts = np.zeros(1)
     size = grid.points.size
+    doubts, earlier = np.zeros(size), 0.0
     for item, times in programme:
         repeats = int(times)
         if repeats == 0:
             continue
-        doubts = doubts.sum(keepdims=True)  # of earlier items: they may have gone anywhere
+        doubts, earlier = np.zeros(size), earlier + float(doubts.sum())
         stepping = _steps_cost(repeats * steps_in(item), size)
         squaring = _squaring_cost(item, repeats, size)
         if repeats == 1 and isinstance(item, Move) and grid.is_even:
@@ -68,12 +69,17 @@ def push(masses: Vector, programme: Programme, grid: Panels) -> tuple[Vector, Ve
         elif stepping < min(squaring, _PROJECTING * size):
             masses = _step_by_step(masses, item, repeats, grid)
         elif isinstance(item, Move) and repeats > 2 * SMOOTHING and squaring > _PROJECTING * size:
-            masses = _step_by_step(masses, item, SMOOTHING, grid)
-            masses, more = _many_steps(masses, grid.kernel(item), repeats - SMOOTHING)
-            doubts = doubts + more
+            smooth = _step_by_step(masses, item, SMOOTHING, grid)
+            found, more = _many_steps(smooth, grid.kernel(item), repeats - SMOOTHING)
+            if float(more.sum()) < UNSTABLE:
+                masses, doubts = found, more
+            else:
+                masses = _by_squaring(masses, item, repeats, grid)
         else:
             masses = _by_squaring(masses, item, repeats, grid)
         masses = masses / masses.sum()
+    # What was in doubt earlier may have gone anywhere: at the ends every half-line counts it.
+    doubts[[0, -1]] += earlier
     return masses, doubts
 
 
@@ -189,7 +195,7 @@ def _many_steps(masses: Vector, kernel: sparse.csr_array, steps: int) -> tuple[V
         basis[k + 1] = vector / small[k + 1, k]
     found = [_projected(small, basis, n, shift, steps) for n in (max(1, used - 10), used)]
     doubts = 10 * length * np.abs(found[1] - found[0]) + ROUNDING / size
-    return length * found[1], doubts if np.isfinite(doubts).all() else np.ones(1)
+    return length * found[1], doubts if np.isfinite(doubts).all() else np.ones(size)
 
 
 def _projected(small: Vector, basis: Vector, n: int, shift: float, steps: int) -> Vector:
