@@ -14,7 +14,8 @@ from scipy.optimize import minimize_scalar
 from dplateau.accounting.draws import MOST_JITTER, draw
 from dplateau.accounting.events import best_threshold, gaussian_bound
 from dplateau.accounting.line import MOST_VARYING_STEPS, line_bound, worst_position
-from dplateau.accounting.worlds import curved_interval, interval
+from dplateau.accounting.walks import TooLong
+from dplateau.accounting.worlds import Interval, curved_interval, interval
 from dplateau.batches import REPLACE_ONE, Cyclic, Poisson
 from dplateau.errors import probability
 from dplateau.plan import Plan
@@ -88,22 +89,31 @@ def interval_bound(plan: Plan, delta: float, *, strongest: bool = False) -> floa
         length = min(length, _length_for_random_curvature(plan))
     position = 0 if plan.is_constant else worst_position(plan)
     walks = interval(plan, length, position=position)
-    if walks is None:
+    best = None if walks is None else _proved(walks, delta)
+    while walks is not None and best is None:  # a shorter interval is a witness too
+        walks = interval(plan, walks.length / 2, position=position)
+        best = None if walks is None else _proved(walks, delta)
+    if walks is None or best is None:
         return 0.0
-
-    def value(extra_pull: float) -> float:
-        left, right = walks.laws(extra_pull)
-        return best_threshold(left, right, delta)
-
-    best = value(0.0)
     if strongest:
         most = math.log(1 / delta) + best
         options = {"maxiter": 9, "xatol": 0.05}
         found = minimize_scalar(
-            lambda pull: -value(pull), bounds=(0.0, most), method="bounded", options=options
+            lambda pull: -(_proved(walks, delta, pull) or 0.0),
+            bounds=(0.0, most),
+            method="bounded",
+            options=options,
         )
         best = max(best, -float(found.fun))
     return best
+
+
+def _proved(walks: Interval, delta: float, extra_pull: float = 0.0) -> float | None:
+    """What the best threshold event proves; None if the walks are too long to follow."""
+    try:
+        return best_threshold(*walks.laws(extra_pull), delta)
+    except TooLong:
+        return None
 
 
 def curved_bound(plan: Plan, delta: float) -> float:
@@ -117,7 +127,7 @@ def curved_bound(plan: Plan, delta: float) -> float:
 
     def value(rate: float) -> float:
         walks = curved_interval(plan, -math.expm1(rate))
-        return 0.0 if walks is None else best_threshold(*walks.laws(), delta)
+        return 0.0 if walks is None else _proved(walks, delta) or 0.0
 
     # The share that a step forgets, in logarithms.
     rates = np.log(np.geomspace(0.9, 1e-4, 7))

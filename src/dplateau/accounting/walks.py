@@ -30,7 +30,13 @@ Vector = NDArray[np.float64]
 
 MOST_KINDS = 8  # programmes of more different steps than this may be followed one by one
 _RESOLVED = 2.5  # panels of so many times the scale on which a law varies resolve it to 1e-10
+MOST_NODES = 30_000  # of a grid whose kernels still fit into memory
+FEW_NODES, MOST_BUILT = 5_000, 300_000  # more, for all kernels together, would take minutes
 _ECHOES = 3  # how many hits away from an end its atom still shows
+
+
+class TooLong(ArithmeticError):
+    """The interval is too long, for noise so small, to be put on a grid."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,11 @@ def walk(
     -------
     Law
 
+    Raises
+    ------
+    TooLong
+        If the kernels would take too much memory or time.
+
     Examples
     --------
     Ten thousand steps of spread 1 on an interval of length 10 have forgotten their start:
@@ -175,6 +186,11 @@ def walk(
     centre = 0.5 * (lower + upper) if start is None else start
     if grid is None:
         grid = suitable_panels(before, last, lower=lower, upper=upper)
+    nodes = grid.points.size
+    if nodes > MOST_NODES or (
+        nodes > FEW_NODES and nodes * len(moves_in([*before, (last, 1)])) > MOST_BUILT
+    ):
+        raise TooLong(nodes)
     if not before:
         return Law(grid, np.zeros(grid.points.size), last, place=centre)
     (first, repeats), *rest = before

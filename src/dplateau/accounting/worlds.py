@@ -38,9 +38,8 @@ _TYPICAL = 6.0  # spreads of the law within which random curvature is measured
 MOST_WINDOW = 2_000_000  # last steps of a varying schedule that are looked at
 MOST_STEPS = 10_000  # different steps that are followed one by one
 MOST_BUILT = 2e8  # entries of the kernels of all of them
-MOST_NODES = 40_000  # of the grid on which they are followed
 MOST_SPREADS = 1e6  # beyond this length rounding takes over
-MOST_EXPONENT = 400.0  # length times drift over variance: ten times what a tail can show
+MOST_EXPONENT = 80.0  # length times drift over variance: twice what a tail can show
 _UNFELT = 15.0  # spreads of the law beyond which ends do not matter (1e-50)
 _WIDTH = 70  # nodes within reach of one step
 # Two copies of a walk on an interval of length D have met after this many times
@@ -315,13 +314,7 @@ def interval(plan: Plan, length: float, *, position: int = 0) -> Interval | None
         steps = _needed(spreads, length, total)
         if steps:
             parts = etas[-steps:], spreads[-steps:]
-            count = runs(*parts).size
-            few = count <= MOST_RUNS
-            # Short runs are followed on even panels, long ones on graded panels of any length.
-            if few and steps < 3 * count and node_count(length, float(parts[1].min())) > MOST_NODES:
-                length *= 0.8
-                continue
-            if few or _affordable(spreads[-steps:], length):
+            if runs(*parts).size <= MOST_RUNS or _affordable(spreads[-steps:], length):
                 return Interval(plan, length, steps, position)
             moved = float(variation(*parts).sum())
             if moved <= MOST_VARIATION:
