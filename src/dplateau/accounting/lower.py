@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from dplateau.accounting.draws import MOST_JITTER, draw
-from dplateau.accounting.events import best_threshold, gaussian_bound
+from dplateau.accounting.events import MOST_PROVED, best_threshold, gaussian_bound
 from dplateau.accounting.line import MOST_VARYING_STEPS, line_bound, worst_position
 from dplateau.accounting.walks import TooLong
 from dplateau.accounting.worlds import Interval, curved_interval, interval
@@ -65,7 +65,7 @@ def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
     if not plan.hidden_state:
         return _all_iterates(plan, delta)
     best = line_bound(plan, delta, diameter=plan.diameter)
-    if math.isfinite(plan.diameter):
+    if math.isfinite(plan.diameter) and best < MOST_PROVED:
         best = max(best, interval_bound(plan, delta, strongest=strongest))
     if strongest:
         best = max(best, curved_bound(plan, delta))

@@ -31,7 +31,7 @@ Vector = NDArray[np.float64]
 MOST_KINDS = 8  # programmes of more different steps than this may be followed one by one
 _RESOLVED = 2.5  # panels of so many times the scale on which a law varies resolve it to 1e-10
 MOST_NODES = 30_000  # of a grid whose kernels still fit into memory
-FEW_NODES, MOST_BUILT = 5_000, 300_000  # more, for all kernels together, would take minutes
+FEW_NODES, MOST_WORK = 1_000, 400_000  # nodes that wide steps reach; more would take minutes
 _ECHOES = 3  # how many hits away from an end its atom still shows
 
 
@@ -186,11 +186,7 @@ def walk(
     centre = 0.5 * (lower + upper) if start is None else start
     if grid is None:
         grid = suitable_panels(before, last, lower=lower, upper=upper)
-    nodes = grid.points.size
-    if nodes > MOST_NODES or (
-        nodes > FEW_NODES and nodes * len(moves_in([*before, (last, 1)])) > MOST_BUILT
-    ):
-        raise TooLong(nodes)
+    _check_size(grid.points.size, moves_in([*before, (last, 1)]))
     if not before:
         return Law(grid, np.zeros(grid.points.size), last, place=centre)
     (first, repeats), *rest = before
@@ -202,6 +198,14 @@ def walk(
     masses = grid.landing(head, np.array([centre])).toarray()[0]
     masses, doubts = push(masses, [*remaining, *rest], grid)
     return Law(grid, masses, last, doubts)
+
+
+def _check_size(nodes: int, kinds: set[Move]) -> None:
+    """Refuse a grid on which the kernels of all kinds of steps take too much memory or time."""
+    finest = min(move.spread for move in kinds)
+    work = nodes * sum(1 + move.spread / finest for move in kinds)
+    if nodes > MOST_NODES or (nodes > FEW_NODES and work > MOST_WORK):
+        raise TooLong(nodes)
 
 
 def suitable_panels(before: Programme, last: Move, *, lower: float, upper: float) -> Panels:
