@@ -20,6 +20,7 @@ Vector = NDArray[np.float64]
 QUADRATURE_MARGIN = 1e-9  # relative; measured by refining the quadrature
 ROUNDING_MARGIN = 1e-16  # relative; measured by refining: below a tenth of it
 ABSOLUTE_MARGIN = 3e-15  # measured by refining: below a tenth of it
+MOST_PROVED = -math.log(ABSOLUTE_MARGIN)  # no event of walks on a grid proves a larger epsilon
 PER_PANEL = 4  # thresholds on a panel that are looked at first,
 THRESHOLDS = 101  # besides those at equal distances; then others around the best
 
