@@ -201,3 +201,22 @@ def test_incomplete_budgets_are_refused():
         suggest_plan(LOSSES["logistic"], 0, 5, data_norm=1.0, **BUDGET)
     with pytest.raises(dp.PlanError, match="data_norm"):
         suggest_plan(LOSSES["logistic"], 10, 5, data_norm=math.inf, **BUDGET)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("size", [3, 20, 50])
+def test_a_small_poisson_batch_gets_a_step_it_has_room_for(relation: str, size: int) -> None:
+    plan = dp.suggest_plan(
+        dp.Logistic(),
+        569,
+        30,
+        epsilon=1.0,
+        delta=1e-5,
+        data_norm=1.0,
+        batches=dp.Poisson(size),
+        iterations=30,
+        hidden_state=True,
+        neighboring_relation=relation,
+    )
+    assert plan.overflow <= plan.batches.max_overflow
+    assert dp.account(plan).epsilon(1e-5) <= 1.0

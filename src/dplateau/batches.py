@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from scipy.special import bdtrc
+
 from dplateau.errors import PlanError, positive, probability, whole
 
 ADD_OR_REMOVE_ONE = "add_or_remove_one"
@@ -143,6 +145,23 @@ class Poisson(Batches):
 
     def batch_size(self, records: int) -> float:
         return self.size
+
+    def chance_to_fill(self, cap: float, records: int) -> float:
+        """The chance that all records but one draw ``cap`` or more of them."""
+        if cap > records - 1:
+            return 0.0
+        return float(bdtrc(cap - 1, records - 1, min(self.inclusion_probability(records), 1.0)))
+
+    def least_cap(self, records: int) -> int:
+        """The smallest cap that is filled with no more than the chance ``max_overflow``."""
+        low, high = math.floor(self.size), records + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.chance_to_fill(middle, records) > self.max_overflow:
+                low = middle
+            else:
+                high = middle
+        return high
 
 
 KINDS: dict[str, type[Batches]] = {cls.kind: cls for cls in (FullBatch, Cyclic, FixedSize, Poisson)}

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 
 from dplateau import batches as batch_kinds
 from dplateau import domains, losses, refusals
@@ -271,9 +270,9 @@ class Plan:
 
     def chance_to_fill(self, cap: float) -> float:
         """The chance that the other records alone draw ``cap`` or more of them."""
-        if cap > self.records - 1:
+        if not isinstance(self.batches, Poisson):
             return 0.0
-        return float(bdtrc(cap - 1, self.records - 1, min(self.inclusion_probability, 1.0)))
+        return self.batches.chance_to_fill(cap, self.records)
 
     def _curvatures(self, *, both_worlds: bool) -> tuple[float, float]:
         """Least and largest curvature of a batch's mean gradient, regulariser excluded."""

@@ -32,6 +32,7 @@ from dplateau.domains import Domain, Everywhere
 from dplateau.errors import PlanError, non_negative, positive, probability, whole
 from dplateau.losses import Huber, Logistic, Loss, SmoothedHinge, SmoothedPinball, Softmax
 from dplateau.plan import Plan
+from dplateau.refusals import largest_step
 from dplateau.schedules import Schedule, schedule
 
 REACH = 15.0  # norm of the weights worth reaching, in units of 1/R: scores of about this size
@@ -304,6 +305,9 @@ def _step_and_steps(
     norm = loss.augmented_norm(task.data_norm)
     curvature = loss.curvature * norm**2 if hidden else _curvature_at_start(loss, norm)
     longest = STEP / (curvature + non_negative("regularization", alpha))
+    if hidden and isinstance(given["batches"], Poisson):
+        roomy = largest_step(given["batches"], task.records, curvature, alpha)
+        longest = min(longest, roomy)
     steps, eta, most = given["iterations"], given["step_size"], _most_steps(loss)
     if eta is not None:
         eta = schedule(eta)

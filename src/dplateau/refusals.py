@@ -86,23 +86,16 @@ def check_contraction(plan: Plan) -> None:
             f"step size {eta:g} leaves room for batches of at most {plan.batch_cap:g} records, "
             f"and a Poisson batch of {plan.batch_size:g} on average fills it with probability "
             f"{plan.overflow:.2g}, above max_overflow={plan.batches.max_overflow:g}. Use a "
-            f"step size of at most {_step_size_without_overflow(plan):.4g}, or raise "
-            "Poisson(max_overflow=...)."
+            f"step size of at most {largest_step(plan.batches, plan.records, curvature, alpha):.4g}"
+            ", or raise Poisson(max_overflow=...)."
         )
 
 
-def _step_size_without_overflow(plan: Plan) -> float:
-    """The largest step whose batches have room for all but ``max_overflow`` of the draws."""
-    assert isinstance(plan.batches, Poisson)
-    low, high = math.floor(plan.batch_size), plan.records + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if plan.chance_to_fill(middle) > plan.batches.max_overflow:
-            low = middle
-        else:
-            high = middle
-    b = plan.batch_size
-    return 2 * b / (plan.smoothness * high + plan.regularization * b) * (1 - ROUNDING)
+def largest_step(batches: Poisson, records: int, smoothness: float, regularization: float) -> float:
+    """The largest step for which Poisson batches keep room for all but ``max_overflow`` draws."""
+    b = batches.size
+    cap = min(batches.least_cap(records), records)
+    return 2 * b / (smoothness * cap + regularization * b) * (1 - ROUNDING)
 
 
 def refuse_clipped_softmax(loss: Loss | None) -> None:
