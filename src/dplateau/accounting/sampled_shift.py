@@ -74,7 +74,7 @@ def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
     """
     unit = float(weight.max())  # squares of very small or large lengths leave the range of floats
     weight, debt = weight / unit, debt / unit
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         starts = np.where(weight > 0, owed / weight, np.inf)
     order = np.argsort(starts)
     w, p = weight[order], owed[order]
