@@ -360,9 +360,13 @@ def _growing(records: list[Json]) -> str:
             numbers = record["numbers"]
             scores = numbers.get("measures")
             steps = number(record["parameters"]["iterations"])
+            label = "∞" if math.isinf(steps) else f"{steps:,.0f}"
+            if record["status"] != "ok":
+                rows.append([label, record["status"], "–", "–", "–"])
+                continue
             rows.append(
                 [
-                    "∞" if math.isinf(steps) else f"{steps:,.0f}",
+                    label,
                     _score(scores, math.nan) if scores else "(accounted only)",
                     f"{number(numbers['bounds']['composition']):.3g}",
                     f"{number(numbers['epsilon']):.3g}",

@@ -118,8 +118,9 @@ def is_ours(record: Json) -> bool:
 
 
 def source_of(record: Json) -> str:
-    """The state of our code that the figure is of."""
-    return record.get("source", f"not recorded, {record['finished'][:10]}")
+    """The state of our code that the figure is of, which may be older than its place here."""
+    known = record["numbers"].get("source") or record.get("source")
+    return known or f"not recorded, {record['finished'][:10]}"
 
 
 def speeds(records: list[Json]) -> dict[tuple[str, int, int], dict[str, Json]]:
