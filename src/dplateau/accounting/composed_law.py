@@ -35,6 +35,7 @@ _SLOPES = np.linspace(-9.0, 0.7, 26)  # logarithms of Chernoff's t against a Gau
 _COARSEST = 20.0  # steepest tilt across one grid cell
 _FAR_BELOW, _GENTLER = 0.87, 0.25  # below this share of the moment bound, tilt this much less
 _MAX_GRID = 1 << 20
+_FEW_PARTS = 3
 _UNDERFLOW = 1e-200  # below this, parts of a sum may have been rounded to nothing
 
 
@@ -47,7 +48,8 @@ class _Tilted:
     """A tilted law: the plain mass of atom ``i`` is ``probs[i] * exp(log_mass - theta losses[i])``.
 
     ``probs`` sums to one; ``astray`` bounds the share of it that truncation and rounding may have
-    lost or misplaced so far. ``fineness`` is how many grid points a standard deviation gets.
+    lost or misplaced so far. ``fineness`` is how many grid points a standard deviation gets, and
+    ``most`` how many all of it gets.
     """
 
     theta: float
@@ -56,15 +58,16 @@ class _Tilted:
     log_mass: float
     astray: float
     fineness: float
+    most: int
 
     @classmethod
-    def of(cls, law: LossLaw, theta: float, fineness: float) -> _Tilted:
+    def of(cls, law: LossLaw, theta: float, fineness: float, most: int) -> _Tilted:
         log_mass = law.log_moment(theta)
         held = law.probs > 0
         probs = np.zeros_like(law.probs)
         # In logarithms: far out a tiny atom times a huge factor would overflow on the way.
         probs[held] = np.exp(np.log(law.probs[held]) + theta * law.losses[held] - log_mass)
-        return cls(theta, law.losses, probs, log_mass, 0.0, fineness)
+        return cls(theta, law.losses, probs, log_mass, 0.0, fineness, most)
 
     # Sums rather than BLAS products: threads cost more than they give at these lengths.
 
@@ -132,7 +135,7 @@ class _Tilted:
         lost = _LOST / uses
         low, high = self.window(copies, lost)
         reach = max(high - low, float(np.ptp(self.losses)))
-        spacing = max(math.sqrt(self.variance) / self.fineness, 2 * reach / _MAX_GRID)
+        spacing = max(math.sqrt(self.variance) / self.fineness, 2 * reach / self.most)
         first, grid = self.on_grid(spacing)
         low, high = grid.window(copies, lost)  # anew: the split has widened the law a little
         first_of_sum = math.floor(low / spacing)
@@ -167,7 +170,7 @@ class _Tilted:
             return self.shifted_by(other) if other.losses.size == 1 else other.shifted_by(self)
         deviation = math.sqrt(self.variance + other.variance)
         reach = float(np.ptp(self.losses) + np.ptp(other.losses))
-        spacing = max(deviation / self.fineness, 2 * reach / _MAX_GRID)
+        spacing = max(deviation / self.fineness, 2 * reach / self.most)
         (first, one), (second, two) = self.on_grid(spacing), other.on_grid(spacing)
         summed = signal.oaconvolve(one.probs, two.probs)
         probs, log_mass = _normalised(summed, one.log_mass + two.log_mass)
@@ -297,10 +300,15 @@ class Composition:
         stages += len(self.parts) - 1
         return max(_FEWEST_POINTS, _POINTS / stages * min(1.0, 3 / stages))
 
+    @property
+    def _most_points(self) -> int:
+        """Of any grid; fewer where many steps that differ are to be composed one after another."""
+        return _MAX_GRID if len(self.parts) <= _FEW_PARTS else _MAX_GRID // 4
+
     def _composed(self, theta: float) -> _Tilted:
         total: _Tilted | None = None
         for law, copies in self.parts:
-            power = _Tilted.of(law, theta, self._fineness).power(copies)
+            power = _Tilted.of(law, theta, self._fineness, self._most_points).power(copies)
             total = power if total is None else total.convolve(power)
         assert total is not None
         return total
