@@ -97,7 +97,7 @@ def speed(records: list[Json]) -> Any:
     labels = [f"{label}\nd={d}, b={b}" for label, d, b in table]
     axis.set_xticks([k + 0.4 - width / 2 for k in range(len(table))], labels, fontsize=7)
     axis.set(yscale="log", ylabel="steps per second")
-    axis.legend(fontsize=8)
+    axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
     return figure
 
 

@@ -20,6 +20,7 @@ COMMANDS = {"full": "make bench", "quick": "make bench-quick", "tiny": "the test
 
 def write(results: Results, size: str, folder: Path) -> Path:
     """Write ``benchmarks.md`` and its pictures into the folder; the page's path."""
+    results = dict(sorted(results.items()))  # measured or read: the page is the same
     drawn = charts.draw(results, folder / "images")
     parts = [_head(results, size), _losses(results)]
     if size == "full":
