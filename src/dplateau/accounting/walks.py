@@ -36,7 +36,7 @@ _ECHOES = 3  # how many hits away from an end its atom still shows
 
 
 class TooLong(ArithmeticError):
-    """The interval is too long, for noise so small, to be put on a grid."""
+    """The interval is too long, for noise so small, for a grid (docs/theory.md#section-9)."""
 
 
 @dataclass(frozen=True)
