@@ -47,7 +47,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "steps": (10**2, 10**4, 10**9),
         "sampling": (1e-2,),
         "calibrate": (10**4,),
-        "cap": 10.0,
+        "cap": 5.0,
     },
     "full": {
         "steps": (10**2, 10**4, 10**6, 10**9),

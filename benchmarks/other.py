@@ -11,7 +11,7 @@ from benchmarks.utility_peers import CONTENDERS, REPLACE, non_private, task_of
 
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"sets": ("wine",), "epsilons": (2.0,), "seeds": 1},
-    "quick": {"sets": ("wine", "few"), "epsilons": (2.0,), "seeds": 2},
+    "quick": {"sets": ("wine",), "epsilons": (2.0,), "seeds": 2},
     "full": {"sets": tuple(other_sets.LOADERS), "epsilons": (0.5, 2.0), "seeds": 3},
 }
 ASKED = ("dplateau", "output perturbation, tuned", "diffprivlib, tuned", "Opacus, tuned")
