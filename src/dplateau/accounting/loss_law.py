@@ -137,38 +137,53 @@ def pair_laws(upper: Mixture, lower: Mixture) -> tuple[LossLaw, LossLaw]:
     Needs every mean of ``upper`` to be at least every mean of ``lower``, so that the loss increases
     along the line.
     """
-    return _laws_between(upper, lower, _edges(upper, lower))
+    edges = _edges(min(lower.means) - _REACH, max(upper.means) + _REACH)
+    cells = _Cells(upper, lower, edges)
+    return cells.forward(), cells.backward()
 
 
-def _laws_between(upper: Mixture, lower: Mixture, edges: Vector) -> tuple[LossLaw, LossLaw]:
-    centres, half = (edges[:-1] + edges[1:]) / 2, np.diff(edges) / 2
-    x = centres[:, None] + half[:, None] * _NODES
-    at_edges = log_ratio(upper, lower, edges)
-    inside = np.clip(log_ratio(upper, lower, x), at_edges[:-1, None], at_edges[1:, None])
-    weight = half[:, None] * _WEIGHTS
-    forward = _ends_of_cells(
-        weight * np.exp(upper.log_density(x)),
-        inside,
-        at_edges,
-        below=math.exp(upper.log_head(edges[0])),
-        above=math.exp(upper.log_tail(edges[-1])),
-    )
-    backward = _ends_of_cells(
-        (weight * np.exp(lower.log_density(x)))[::-1, ::-1],
-        -inside[::-1, ::-1],
-        -at_edges[::-1],
-        below=math.exp(lower.log_tail(edges[-1])),
-        above=math.exp(lower.log_head(edges[0])),
-    )
-    return forward, backward
-
-
-def _edges(upper: Mixture, lower: Mixture) -> Vector:
-    low, high = min(lower.means) - _REACH, max(upper.means) + _REACH
+def _edges(low: float, high: float) -> Vector:
     cells = min(math.ceil((high - low) / CELL), _MAX_CELLS)
     if not high - low < _WIDEST * cells:
-        raise OverflowError(f"laws {high - low:.3g} noise deviations apart are not put on a grid")
+        raise OverflowError(f"{high - low:.3g} noise deviations are not put on a grid")
     return np.linspace(low, high, cells + 1)
+
+
+class _Cells:
+    """A quadrature over the cells of the line: the loss at their edges and at nodes inside."""
+
+    def __init__(self, upper: Mixture, lower: Mixture, edges: Vector) -> None:
+        self._upper, self._lower, self._edges = upper, lower, edges
+        centres, half = (edges[:-1] + edges[1:]) / 2, np.diff(edges) / 2
+        self._x = centres[:, None] + half[:, None] * _NODES
+        self._weight = half[:, None] * _WEIGHTS
+        self.at_edges = log_ratio(upper, lower, edges)
+        inside = log_ratio(upper, lower, self._x)
+        self.inside = np.clip(inside, self.at_edges[:-1, None], self.at_edges[1:, None])
+
+    def mass(self, law: Mixture) -> Vector:
+        """What the nodes hold of a law."""
+        return np.asarray(self._weight * np.exp(law.log_density(self._x)))
+
+    def forward(self) -> LossLaw:
+        """Of the upper law against the lower one."""
+        return _ends_of_cells(
+            self.mass(self._upper),
+            self.inside,
+            self.at_edges,
+            below=math.exp(self._upper.log_head(self._edges[0])),
+            above=math.exp(self._upper.log_tail(self._edges[-1])),
+        )
+
+    def backward(self) -> LossLaw:
+        """Of the lower law against the upper one."""
+        return _ends_of_cells(
+            self.mass(self._lower)[::-1, ::-1],
+            -self.inside[::-1, ::-1],
+            -self.at_edges[::-1],
+            below=math.exp(self._lower.log_tail(self._edges[-1])),
+            above=math.exp(self._lower.log_head(self._edges[0])),
+        )
 
 
 def _ends_of_cells(
@@ -207,18 +222,10 @@ def symmetrised_subsampling_law(q: float, t: float) -> LossLaw:
     the rest, ``(1-q)(1 - 2 Phi(-t/2))``, loses nothing.
     """
     upper, lower = Mixture((1 - q, q), (0.0, t)), Mixture((1.0,), (0.0,))
-    edges = _edges(upper, lower)
-    cells = max(8, math.ceil((edges[-1] - t / 2) / CELL))
-    edges = np.linspace(t / 2, edges[-1], min(cells, _MAX_CELLS) + 1)
-    centres, half = (edges[:-1] + edges[1:]) / 2, np.diff(edges) / 2
-    x = centres[:, None] + half[:, None] * _NODES
-    at_edges = np.maximum(log_ratio(upper, lower, edges), 0.0)
-    inside = np.clip(log_ratio(upper, lower, x), at_edges[:-1, None], at_edges[1:, None])
-    weight = half[:, None] * _WEIGHTS
-    positive, mirrored = (
-        weight * np.exp(upper.log_density(x)),
-        weight * np.exp(lower.log_density(x)),
-    )
+    edges = _edges(t / 2, t + _REACH)
+    cells = _Cells(upper, lower, edges)
+    positive, mirrored = cells.mass(upper), cells.mass(lower)
+    at_edges, inside = np.maximum(cells.at_edges, 0.0), np.maximum(cells.inside, 0.0)
     above = math.exp(upper.log_tail(edges[-1]))
     still = -(1 - q) * math.expm1(math.log(2) + float(log_ndtr(-t / 2)))
     gains = _ends_of_cells(positive, inside, at_edges, below=0.0, above=0.0)
@@ -239,8 +246,8 @@ def gaussian_law(mu: float) -> LossLaw:
 
     See docs/theory.md#section-2.
     """
-    edges = mu + np.linspace(-_REACH, _REACH, math.ceil(2 * _REACH / CELL) + 1)
-    return _laws_between(Mixture((1.0,), (mu,)), Mixture((1.0,), (0.0,)), edges)[0]
+    upper, lower = Mixture((1.0,), (mu,)), Mixture((1.0,), (0.0,))
+    return _Cells(upper, lower, _edges(mu - _REACH, mu + _REACH)).forward()
 
 
 def sums(index: NDArray[np.int64], weights: Vector, size: int) -> Vector:

@@ -88,11 +88,9 @@ def interval_bound(plan: Plan, delta: float, *, strongest: bool = False) -> floa
     if m > 0 and isinstance(plan.batches, Poisson):
         length = min(length, _length_for_random_curvature(plan))
     position = 0 if plan.is_constant else worst_position(plan)
-    walks = interval(plan, length, position=position)
-    best = None if walks is None else _proved(walks, delta)
-    while walks is not None and best is None:  # a shorter interval is a witness too
-        walks = interval(plan, walks.length / 2, position=position)
-        best = None if walks is None else _proved(walks, delta)
+    walks, best = interval(plan, length, position=position), None
+    while walks is not None and (best := _proved(walks, delta)) is None:
+        walks = interval(plan, walks.length / 2, position=position)  # a witness too
     if walks is None or best is None:
         return 0.0
     if strongest:
