@@ -113,7 +113,7 @@ def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Problem:
         clip=math.inf if loss.clip is None else loss.clip * margin,
         intercept=loss.intercept,
         block=_block(rows, features),
-        gathered=_block(rows, features) if _by_columns(rows) else 0,
+        gathered=_block(rows, features) if _scattered(rows) else 0,
     )
 
 
@@ -121,11 +121,12 @@ def _block(rows: Any, features: int) -> int:
     """How many rows to read at once: as many as the cache holds, in whole tiles."""
     if isinstance(rows, tuple):
         return 256
-    return min(max(_BLOCK_BYTES // (8 * max(features, 1)) // TILE, 1), 64) * TILE
+    return min(max(_BLOCK_BYTES // (8 * max(features, 1)) // TILE, 1), 32) * TILE
 
 
-def _by_columns(rows: Any) -> bool:
-    return not isinstance(rows, tuple) and rows.flags.f_contiguous and not rows.flags.c_contiguous
+def _scattered(rows: Any) -> bool:
+    """Whether a row's numbers lie apart: in Fortran order, or in a strided memory map."""
+    return not isinstance(rows, tuple) and not rows.flags.c_contiguous
 
 
 def _shrunk(bound: float, intercept: float, margin: float) -> float:

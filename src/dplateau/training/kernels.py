@@ -68,6 +68,7 @@ class Bench(NamedTuple):
     """Room to work on one block of rows."""
 
     kept: Any  # the block's records that contribute
+    ahead: Any  # the next block's records
     factors: Any  # their scales
     targets: Any
     slopes: Any  # scores, then slopes: one row per output of every model
@@ -81,6 +82,7 @@ class Bench(NamedTuple):
 def make_bench(problem: Any, room: int, outputs: int) -> Any:
     """Room for blocks of so many rows and for so many outputs of all models together."""
     return Bench(
+        np.empty(room, np.int64),
         np.empty(room, np.int64),
         np.empty(room),
         np.empty(room),
@@ -108,6 +110,16 @@ def _keep(problem: Any, rows: Any, start: int, stop: int, bench: Any) -> int:
             bench.targets[count] = problem.targets[i]
             count += 1
     return count
+
+
+@inlined
+def _look_ahead(rows: Any, start: int, stop: int, count: int, bench: Any) -> None:
+    """Name so many records that will be read next: those of the batch from ``start`` on."""
+    for r in range(count):
+        if start + r < stop:
+            bench.ahead[r] = rows[start + r] if rows.size else start + r
+        else:
+            bench.ahead[r] = bench.kept[r]
 
 
 @inlined
@@ -150,7 +162,8 @@ def add_gradients(
                 slopes[k, r] = 0.0
             if problem.intercept > 0.0:
                 out[k, d] += problem.intercept * total
-        accumulate(block, index, end, slopes, out)
+        _look_ahead(rows, lower + problem.block, stop, end, bench)
+        accumulate(block, index, end, slopes, out, bench.ahead)
 
 
 @compiled

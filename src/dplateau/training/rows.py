@@ -15,8 +15,7 @@ from numba import types
 from numba.extending import overload
 
 from dplateau.training.compilation import OPTIONS, compiled, wide_vectors
-
-TILE = 4
+from dplateau.training.vectors import TILE, accumulate_block, score_tile
 
 
 @compiled
@@ -40,8 +39,11 @@ def scores(rows: Any, index: Any, count: int, weights: Any, out: Any) -> None:
     """``out[k, r]``: the product of the block's row ``r`` with the weights ``k``, for all ``k``."""
 
 
-def accumulate(rows: Any, index: Any, count: int, slopes: Any, out: Any) -> None:
-    """Add the block's rows, each times its slope ``slopes[k, r]``, to ``out[k]``, for all ``k``."""
+def accumulate(rows: Any, index: Any, count: int, slopes: Any, out: Any, ahead: Any) -> None:
+    """Add the block's rows, each times its slope ``slopes[k, r]``, to ``out[k]``, for all ``k``.
+
+    ``ahead`` names as many rows that will be read next.
+    """
 
 
 def scores_of_one(
@@ -105,24 +107,46 @@ def bounded_norms(rows: Any, scale: Any, intercept: float, start: int, norms: An
 # -- one set of weights ---------------------------------------------------------------------------
 
 
+@compiled
+def _dense_scores_of_one(
+    rows: Any, index: Any, start: int, stop: int, weights: Any, k: int, out: Any, row: int
+) -> None:
+    wide_vectors()  # type: ignore[call-arg]
+    for r in range(start, stop, TILE):
+        score_tile(rows, index, r, weights, k, 1, out, row)
+
+
+@compiled
+def _dense_accumulate_one(
+    rows: Any, index: Any, start: int, stop: int, slopes: Any, row: int, out: Any, k: int
+) -> None:
+    wide_vectors()  # type: ignore[call-arg]
+    accumulate_block(rows, index, start, stop, slopes, row, 1, out, k, None)
+
+
+def _lie_in_rows(rows: Any) -> bool:
+    return isinstance(rows, types.Array) and rows.layout == "C"
+
+
 @overload(scores_of_one, jit_options=OPTIONS)
 def _scores_of_one(rows, index, start, stop, weights, k, out, row):  # type: ignore[no-untyped-def]
-    if isinstance(rows, types.Array):
+    if _lie_in_rows(rows):
 
         def dense(rows, index, start, stop, weights, k, out, row):  # type: ignore[no-untyped-def]
-            for r in range(start, stop, TILE):  # four rows share each load of a weight
-                a, b, c, d = index[r], index[r + 1], index[r + 2], index[r + 3]
-                of_a = of_b = of_c = of_d = 0.0
-                for j in range(rows.shape[1]):
-                    weight = weights[k, j]
-                    of_a += rows[a, j] * weight
-                    of_b += rows[b, j] * weight
-                    of_c += rows[c, j] * weight
-                    of_d += rows[d, j] * weight
-                out[row, r], out[row, r + 1] = of_a, of_b
-                out[row, r + 2], out[row, r + 3] = of_c, of_d
+            _dense_scores_of_one(rows, index, start, stop, weights, k, out, row)
 
         return dense
+
+    if isinstance(rows, types.Array):
+
+        def scattered(rows, index, start, stop, weights, k, out, row):  # type: ignore[no-untyped-def]
+            for r in range(start, stop):
+                total = 0.0
+                for j in range(rows.shape[1]):
+                    total += rows[index[r], j] * weights[k, j]
+                out[row, r] = total
+
+        return scattered
 
     def sparse(rows, index, start, stop, weights, k, out, row):  # type: ignore[no-untyped-def]
         values, columns, pointers = rows
@@ -137,22 +161,21 @@ def _scores_of_one(rows, index, start, stop, weights, k, out, row):  # type: ign
 
 @overload(accumulate_one, jit_options=OPTIONS)
 def _accumulate_one(rows, index, start, stop, slopes, row, out, k):  # type: ignore[no-untyped-def]
-    if isinstance(rows, types.Array):
+    if _lie_in_rows(rows):
 
         def dense(rows, index, start, stop, slopes, row, out, k):  # type: ignore[no-untyped-def]
-            for r in range(start, stop, TILE):  # four rows share each pass over the sum
-                a, b, c, d = index[r], index[r + 1], index[r + 2], index[r + 3]
-                of_a, of_b = slopes[row, r], slopes[row, r + 1]
-                of_c, of_d = slopes[row, r + 2], slopes[row, r + 3]
-                for j in range(rows.shape[1]):
-                    out[k, j] += (
-                        rows[a, j] * of_a
-                        + rows[b, j] * of_b
-                        + rows[c, j] * of_c
-                        + rows[d, j] * of_d
-                    )
+            _dense_accumulate_one(rows, index, start, stop, slopes, row, out, k)
 
         return dense
+
+    if isinstance(rows, types.Array):
+
+        def scattered(rows, index, start, stop, slopes, row, out, k):  # type: ignore[no-untyped-def]
+            for r in range(start, stop):
+                for j in range(rows.shape[1]):
+                    out[k, j] += rows[index[r], j] * slopes[row, r]
+
+        return scattered
 
     def sparse(rows, index, start, stop, slopes, row, out, k):  # type: ignore[no-untyped-def]
         values, columns, pointers = rows
@@ -163,56 +186,36 @@ def _accumulate_one(rows, index, start, stop, slopes, row, out, k):  # type: ign
     return sparse
 
 
-# -- five at once: twenty sums fill the registers, and every load serves four or five products ----
+# -- many: every number that is loaded serves several of them -------------------------------------
 
 
 @compiled
-def _scores_of_five(rows: Any, index: Any, count: int, weights: Any, k: int, out: Any) -> None:
+def _dense_scores(rows: Any, index: Any, count: int, weights: Any, out: Any) -> None:
     wide_vectors()  # type: ignore[call-arg]
-    for r in range(0, count, TILE):
-        a, b, c, d = index[r], index[r + 1], index[r + 2], index[r + 3]
-        a0 = a1 = a2 = a3 = a4 = b0 = b1 = b2 = b3 = b4 = 0.0
-        c0 = c1 = c2 = c3 = c4 = d0 = d1 = d2 = d3 = d4 = 0.0
-        for j in range(rows.shape[1]):
-            w0, w1, w2 = weights[k, j], weights[k + 1, j], weights[k + 2, j]
-            w3, w4 = weights[k + 3, j], weights[k + 4, j]
-            x = np.float64(rows[a, j])
-            a0, a1, a2, a3, a4 = a0 + x * w0, a1 + x * w1, a2 + x * w2, a3 + x * w3, a4 + x * w4
-            x = np.float64(rows[b, j])
-            b0, b1, b2, b3, b4 = b0 + x * w0, b1 + x * w1, b2 + x * w2, b3 + x * w3, b4 + x * w4
-            x = np.float64(rows[c, j])
-            c0, c1, c2, c3, c4 = c0 + x * w0, c1 + x * w1, c2 + x * w2, c3 + x * w3, c4 + x * w4
-            x = np.float64(rows[d, j])
-            d0, d1, d2, d3, d4 = d0 + x * w0, d1 + x * w1, d2 + x * w2, d3 + x * w3, d4 + x * w4
-        out[k, r], out[k, r + 1], out[k, r + 2], out[k, r + 3] = a0, b0, c0, d0
-        out[k + 1, r], out[k + 1, r + 1], out[k + 1, r + 2], out[k + 1, r + 3] = a1, b1, c1, d1
-        out[k + 2, r], out[k + 2, r + 1], out[k + 2, r + 2], out[k + 2, r + 3] = a2, b2, c2, d2
-        out[k + 3, r], out[k + 3, r + 1], out[k + 3, r + 2], out[k + 3, r + 3] = a3, b3, c3, d3
-        out[k + 4, r], out[k + 4, r + 1], out[k + 4, r + 2], out[k + 4, r + 3] = a4, b4, c4, d4
+    k = 0
+    while k + 5 <= weights.shape[0]:
+        for r in range(0, count, TILE):
+            score_tile(rows, index, r, weights, k, 5, out, k)
+        k += 5
+    while k < weights.shape[0]:
+        for r in range(0, count, TILE):
+            score_tile(rows, index, r, weights, k, 1, out, k)
+        k += 1
 
 
 @compiled
-def _accumulate_five(rows: Any, index: Any, count: int, slopes: Any, k: int, out: Any) -> None:
+def _dense_accumulate(rows: Any, index: Any, count: int, slopes: Any, out: Any, ahead: Any) -> None:
     wide_vectors()  # type: ignore[call-arg]
-    for r in range(0, count, TILE):
-        a, b, c, d = index[r], index[r + 1], index[r + 2], index[r + 3]
-        a0, b0, c0, d0 = slopes[k, r], slopes[k, r + 1], slopes[k, r + 2], slopes[k, r + 3]
-        m = k + 1
-        a1, b1, c1, d1 = slopes[m, r], slopes[m, r + 1], slopes[m, r + 2], slopes[m, r + 3]
-        m = k + 2
-        a2, b2, c2, d2 = slopes[m, r], slopes[m, r + 1], slopes[m, r + 2], slopes[m, r + 3]
-        m = k + 3
-        a3, b3, c3, d3 = slopes[m, r], slopes[m, r + 1], slopes[m, r + 2], slopes[m, r + 3]
-        m = k + 4
-        a4, b4, c4, d4 = slopes[m, r], slopes[m, r + 1], slopes[m, r + 2], slopes[m, r + 3]
-        for j in range(rows.shape[1]):
-            x, y = np.float64(rows[a, j]), np.float64(rows[b, j])
-            u, v = np.float64(rows[c, j]), np.float64(rows[d, j])
-            out[k, j] += x * a0 + y * b0 + u * c0 + v * d0
-            out[k + 1, j] += x * a1 + y * b1 + u * c1 + v * d1
-            out[k + 2, j] += x * a2 + y * b2 + u * c2 + v * d2
-            out[k + 3, j] += x * a3 + y * b3 + u * c3 + v * d3
-            out[k + 4, j] += x * a4 + y * b4 + u * c4 + v * d4
+    k = 0
+    while k + 10 <= slopes.shape[0]:
+        accumulate_block(rows, index, 0, count, slopes, k, 10, out, k, ahead)
+        k += 10
+    while k + 5 <= slopes.shape[0]:
+        accumulate_block(rows, index, 0, count, slopes, k, 5, out, k, ahead)
+        k += 5
+    while k < slopes.shape[0]:
+        accumulate_block(rows, index, 0, count, slopes, k, 1, out, k, ahead)
+        k += 1
 
 
 # -- any number, any layout -----------------------------------------------------------------------
@@ -220,7 +223,7 @@ def _accumulate_five(rows: Any, index: Any, count: int, slopes: Any, k: int, out
 
 @overload(reach, jit_options=OPTIONS)
 def _reach_of(rows, index, count, gathered, positions):  # type: ignore[no-untyped-def]
-    if isinstance(rows, types.Array) and rows.layout == "F":
+    if isinstance(rows, types.Array) and not _lie_in_rows(rows):
 
         def by_columns(rows, index, count, gathered, positions):  # type: ignore[no-untyped-def]
             for j in range(rows.shape[1]):
@@ -238,33 +241,31 @@ def _reach_of(rows, index, count, gathered, positions):  # type: ignore[no-untyp
 
 @overload(scores, jit_options=OPTIONS)
 def _scores_of(rows, index, count, weights, out):  # type: ignore[no-untyped-def]
-    dense = isinstance(rows, types.Array)
+    if isinstance(rows, types.Array):
 
-    def of_all(rows, index, count, weights, out):  # type: ignore[no-untyped-def]
-        k = 0
-        if dense:
-            while k + 5 <= weights.shape[0]:
-                _scores_of_five(rows, index, count, weights, k, out)
-                k += 5
-        while k < weights.shape[0]:
+        def dense(rows, index, count, weights, out):  # type: ignore[no-untyped-def]
+            _dense_scores(rows, index, count, weights, out)
+
+        return dense
+
+    def sparse(rows, index, count, weights, out):  # type: ignore[no-untyped-def]
+        for k in range(weights.shape[0]):
             scores_of_one(rows, index, 0, count, weights, k, out, k)
-            k += 1
 
-    return of_all
+    return sparse
 
 
 @overload(accumulate, jit_options=OPTIONS)
-def _accumulate_of(rows, index, count, slopes, out):  # type: ignore[no-untyped-def]
-    dense = isinstance(rows, types.Array)
+def _accumulate_of(rows, index, count, slopes, out, ahead):  # type: ignore[no-untyped-def]
+    if isinstance(rows, types.Array):
 
-    def of_all(rows, index, count, slopes, out):  # type: ignore[no-untyped-def]
-        k = 0
-        if dense:
-            while k + 5 <= slopes.shape[0]:
-                _accumulate_five(rows, index, count, slopes, k, out)
-                k += 5
-        while k < slopes.shape[0]:
+        def dense(rows, index, count, slopes, out, ahead):  # type: ignore[no-untyped-def]
+            _dense_accumulate(rows, index, count, slopes, out, ahead)
+
+        return dense
+
+    def sparse(rows, index, count, slopes, out, ahead):  # type: ignore[no-untyped-def]
+        for k in range(slopes.shape[0]):
             accumulate_one(rows, index, 0, count, slopes, k, out, k)
-            k += 1
 
-    return of_all
+    return sparse
