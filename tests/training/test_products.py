@@ -23,9 +23,9 @@ BLOCK = 12
 
 @njit
 def both_products(rows, index, weights, found, slopes, total, gathered, positions):
-    block, order = reach(rows, index, BLOCK, gathered, positions)
+    block, order, ahead = reach(rows, index, index, BLOCK, gathered, positions)
     scores(block, order, BLOCK, weights, found)
-    accumulate(block, order, BLOCK, slopes, total, order)
+    accumulate(block, order, BLOCK, slopes, total, ahead)
 
 
 @njit

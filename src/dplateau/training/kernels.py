@@ -146,7 +146,10 @@ def add_gradients(
         if count == 0:
             continue
         end = pad(bench.kept, 0, count)
-        block, index = reach(problem.rows, bench.kept, end, bench.gathered, bench.positions)
+        _look_ahead(rows, lower + problem.block, stop, end, bench)
+        block, index, ahead = reach(
+            problem.rows, bench.kept, bench.ahead, end, bench.gathered, bench.positions
+        )
         scores(block, index, end, packed, slopes)
         for k in range(slopes.shape[0]):
             constant = problem.intercept * packed[k, d] if problem.intercept > 0.0 else 0.0
@@ -162,8 +165,7 @@ def add_gradients(
                 slopes[k, r] = 0.0
             if problem.intercept > 0.0:
                 out[k, d] += problem.intercept * total
-        _look_ahead(rows, lower + problem.block, stop, end, bench)
-        accumulate(block, index, end, slopes, out, bench.ahead)
+        accumulate(block, index, end, slopes, out, ahead)
 
 
 @compiled

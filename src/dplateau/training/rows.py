@@ -31,8 +31,8 @@ def _squares(rows: Any, start: int, out: Any) -> None:
     """The squared norm of rows ``start, start + 1, ...``."""
 
 
-def reach(rows: Any, index: Any, count: int, gathered: Any, positions: Any) -> Any:
-    """The block as ``(rows, index)`` in an order that can be read row by row."""
+def reach(rows: Any, index: Any, ahead: Any, count: int, gathered: Any, positions: Any) -> Any:
+    """The block as ``(rows, index, ahead)`` in an order that can be read row by row."""
 
 
 def scores(rows: Any, index: Any, count: int, weights: Any, out: Any) -> None:
@@ -118,10 +118,18 @@ def _dense_scores_of_one(
 
 @compiled
 def _dense_accumulate_one(
-    rows: Any, index: Any, start: int, stop: int, slopes: Any, row: int, out: Any, k: int
+    rows: Any,
+    index: Any,
+    start: int,
+    stop: int,
+    slopes: Any,
+    row: int,
+    out: Any,
+    k: int,
+    ahead: Any,
 ) -> None:
     wide_vectors()  # type: ignore[call-arg]
-    accumulate_block(rows, index, start, stop, slopes, row, 1, out, k, None)
+    accumulate_block(rows, index, start, stop, slopes, row, 1, out, k, ahead)
 
 
 def _lie_in_rows(rows: Any) -> bool:
@@ -164,7 +172,7 @@ def _accumulate_one(rows, index, start, stop, slopes, row, out, k):  # type: ign
     if _lie_in_rows(rows):
 
         def dense(rows, index, start, stop, slopes, row, out, k):  # type: ignore[no-untyped-def]
-            _dense_accumulate_one(rows, index, start, stop, slopes, row, out, k)
+            _dense_accumulate_one(rows, index, start, stop, slopes, row, out, k, None)
 
         return dense
 
@@ -198,8 +206,7 @@ def _dense_scores(rows: Any, index: Any, count: int, weights: Any, out: Any) -> 
             score_tile(rows, index, r, weights, k, 5, out, k)
         k += 5
     while k < weights.shape[0]:
-        for r in range(0, count, TILE):
-            score_tile(rows, index, r, weights, k, 1, out, k)
+        _dense_scores_of_one(rows, index, 0, count, weights, k, out, k)
         k += 1
 
 
@@ -214,7 +221,7 @@ def _dense_accumulate(rows: Any, index: Any, count: int, slopes: Any, out: Any, 
         accumulate_block(rows, index, 0, count, slopes, k, 5, out, k, ahead)
         k += 5
     while k < slopes.shape[0]:
-        accumulate_block(rows, index, 0, count, slopes, k, 1, out, k, ahead)
+        _dense_accumulate_one(rows, index, 0, count, slopes, k, out, k, ahead)
         k += 1
 
 
@@ -222,19 +229,19 @@ def _dense_accumulate(rows: Any, index: Any, count: int, slopes: Any, out: Any, 
 
 
 @overload(reach, jit_options=OPTIONS)
-def _reach_of(rows, index, count, gathered, positions):  # type: ignore[no-untyped-def]
+def _reach_of(rows, index, ahead, count, gathered, positions):  # type: ignore[no-untyped-def]
     if isinstance(rows, types.Array) and not _lie_in_rows(rows):
 
-        def by_columns(rows, index, count, gathered, positions):  # type: ignore[no-untyped-def]
+        def by_columns(rows, index, ahead, count, gathered, positions):  # type: ignore[no-untyped-def]
             for j in range(rows.shape[1]):
                 for r in range(count):
                     gathered[r, j] = rows[index[r], j]
-            return gathered, positions
+            return gathered, positions, positions
 
         return by_columns
 
-    def as_they_lie(rows, index, count, gathered, positions):  # type: ignore[no-untyped-def]
-        return rows, index
+    def as_they_lie(rows, index, ahead, count, gathered, positions):  # type: ignore[no-untyped-def]
+        return rows, index, ahead
 
     return as_they_lie
 
