@@ -38,9 +38,9 @@ PLUMBING = {
     "panels": {"even_panels", "node_count"},
     "published.bound": {"refuse"},
     "sampled_rdp": {"check_orders"},
-    "segments": {"variation", "runs", "segment_count", "programme"},
+    "segments": {"variation", "runs", "programme"},
+    "varying": {"schedule"},
     "shift": {"period_of", "minimise_over_integers"},
-    "worlds": {"schedule"},
 }
 MODULES = sorted(
     module.name.removeprefix("dplateau.accounting.")

@@ -18,7 +18,21 @@ _PROJECTING = 2e-4  # seconds that a projection takes for each node (measured)
 SMOOTHING = 200  # steps that are taken one by one before a law counts as smooth
 ROUNDING = 1e-12  # of these projections, in total variation (measured: below 1e-12)
 UNSTABLE = 1e-6  # projections in more doubt than this are not used
+_KEPT = 8  # kernels
 KRYLOV = 70  # directions that very many steps are projected on
+
+
+class _Built(dict[Move, sparse.csr_array]):
+    """Kernels of steps on a grid, the last few of which are kept: consecutive pieces share some."""
+
+    def __init__(self, grid: Panels) -> None:
+        self.grid = grid
+
+    def __missing__(self, move: Move) -> sparse.csr_array:
+        while len(self) >= _KEPT:
+            del self[next(iter(self))]
+        self[move] = self.grid.kernel(move)
+        return self[move]
 
 
 def stationary(item: Move | Programme, grid: Panels) -> Vector:
@@ -34,7 +48,7 @@ def stationary(item: Move | Programme, grid: Panels) -> Vector:
         masses[keep] = splu(balance[keep][:, keep]).solve(source)
     else:
         # Without the rounding of squaring: one equation is replaced by the total mass.
-        whole = np.eye(size) - _dense(item, grid).T
+        whole = np.eye(size) - _dense(item, _Built(grid)).T
         whole[size // 2] = 1.0
         masses = linalg.solve(whole, np.eye(size)[size // 2], overwrite_a=True)
     return np.asarray(masses / masses.sum())
@@ -57,6 +71,7 @@ def push(masses: Vector, programme: Programme, grid: Panels) -> tuple[Vector, Ve
     """
     size = grid.points.size
     doubts, earlier = np.zeros(size), 0.0
+    built = _Built(grid)
     for item, times in programme:
         repeats = int(times)
         if repeats == 0:
@@ -67,16 +82,16 @@ def push(masses: Vector, programme: Programme, grid: Panels) -> tuple[Vector, Ve
         if repeats == 1 and isinstance(item, Move) and grid.is_even:
             masses = _one_step(masses, item, grid)
         elif stepping < min(squaring, _PROJECTING * size):
-            masses = _step_by_step(masses, item, repeats, grid)
+            masses = _step_by_step(masses, item, repeats, built)
         elif isinstance(item, Move) and repeats > 2 * SMOOTHING and squaring > _PROJECTING * size:
-            smooth = _step_by_step(masses, item, SMOOTHING, grid)
-            found, more = _many_steps(smooth, grid.kernel(item), repeats - SMOOTHING)
+            smooth = _step_by_step(masses, item, SMOOTHING, built)
+            found, more = _many_steps(smooth, built[item], repeats - SMOOTHING)
             if float(more.sum()) < UNSTABLE:
                 masses, doubts = found, more
             else:
-                masses = _by_squaring(masses, item, repeats, grid)
+                masses = _by_squaring(masses, item, repeats, built)
         else:
-            masses = _by_squaring(masses, item, repeats, grid)
+            masses = _by_squaring(masses, item, repeats, built)
         masses = masses / masses.sum()
     # What was in doubt earlier may have gone anywhere: at the ends every half-line counts it.
     doubts[[0, -1]] += earlier
@@ -94,8 +109,8 @@ def _squaring_cost(item: Move | Programme, repeats: int, nodes: int) -> float:
     return (math.log2(repeats + 2) + inner) * 1e-10 * nodes**3
 
 
-def _step_by_step(masses: Vector, item: Move | Programme, repeats: int, grid: Panels) -> Vector:
-    kernels = {move: grid.kernel(move).T.tocsr() for move in moves_in(item)}
+def _step_by_step(masses: Vector, item: Move | Programme, repeats: int, built: _Built) -> Vector:
+    kernels = {move: built[move].T.tocsr() for move in moves_in(item)}
     for move, times in unrolled(item, repeats):
         for _ in range(times):
             masses = kernels[move] @ masses
@@ -126,8 +141,8 @@ def _one_step(masses: Vector, move: Move, grid: Panels) -> Vector:
 # -- repeated squaring ------------------------------------------------------------------------
 
 
-def _by_squaring(masses: Vector, item: Move | Programme, repeats: int, grid: Panels) -> Vector:
-    matrix = _dense(item, grid)
+def _by_squaring(masses: Vector, item: Move | Programme, repeats: int, built: _Built) -> Vector:
+    matrix = _dense(item, built)
     while repeats:
         if repeats & 1:
             masses = masses @ matrix
@@ -137,13 +152,13 @@ def _by_squaring(masses: Vector, item: Move | Programme, repeats: int, grid: Pan
     return masses
 
 
-def _dense(item: Move | Programme, grid: Panels) -> Vector:
+def _dense(item: Move | Programme, built: _Built) -> Vector:
     if isinstance(item, Move):
-        return np.asarray(grid.kernel(item).toarray())
+        return np.asarray(built[item].toarray())
     product: Vector | None = None
     for part, repeats in item:
         if repeats:
-            power = _power(_dense(part, grid), int(repeats))
+            power = _power(_dense(part, built), int(repeats))
             product = power if product is None else _normalised(product @ power)
     assert product is not None, "an empty programme has no kernel"
     return product

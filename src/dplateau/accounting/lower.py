@@ -13,12 +13,16 @@ from scipy.optimize import minimize_scalar
 
 from dplateau.accounting.draws import MOST_JITTER, draw
 from dplateau.accounting.events import MOST_PROVED, best_threshold, gaussian_bound
-from dplateau.accounting.line import MOST_VARYING_STEPS, line_bound, worst_position
+from dplateau.accounting.line import MOST_VARYING_STEPS, line_bound
+from dplateau.accounting.varying import Varying, varying_interval
 from dplateau.accounting.walks import TooLong
 from dplateau.accounting.worlds import Interval, curved_interval, interval
 from dplateau.batches import REPLACE_ONE, Cyclic, Poisson
 from dplateau.errors import probability
 from dplateau.plan import Plan
+
+REFINEMENTS = (1, 2, 4)  # of the cuts of a smooth schedule, until the doubts are small:
+SETTLED = 1 - 3e-4  # share of epsilon that they leave
 
 
 def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
@@ -87,10 +91,9 @@ def interval_bound(plan: Plan, delta: float, *, strongest: bool = False) -> floa
     length = plan.diameter if m == 0 else min(plan.diameter, plan.lipschitz / m)
     if m > 0 and isinstance(plan.batches, Poisson):
         length = min(length, _length_for_random_curvature(plan))
-    position = 0 if plan.is_constant else worst_position(plan)
-    walks, best = interval(plan, length, position=position), None
+    walks, best = _walks(plan, length), None
     while walks is not None and (best := _proved(walks, delta)) is None:
-        walks = interval(plan, walks.length / 2, position=position)  # a witness too
+        walks = _walks(plan, walks.length / 2)  # a witness too
     if walks is None or best is None:
         return 0.0
     if strongest:
@@ -106,12 +109,26 @@ def interval_bound(plan: Plan, delta: float, *, strongest: bool = False) -> floa
     return best
 
 
-def _proved(walks: Interval, delta: float, extra_pull: float = 0.0) -> float | None:
+def _walks(plan: Plan, length: float) -> Interval | Varying | None:
+    if plan.is_constant:
+        return interval(plan, length)
+    return varying_interval(plan, length)
+
+
+def _proved(walks: Interval | Varying, delta: float, extra_pull: float = 0.0) -> float | None:
     """What the best threshold event proves; None if the walks are too long to follow."""
     try:
-        return best_threshold(*walks.laws(extra_pull), delta)
+        if isinstance(walks, Interval) or not walks.pieces:
+            return best_threshold(*walks.laws(extra_pull), delta)
+        best = 0.0
+        for refinement in REFINEMENTS:
+            left, right = walks.laws(extra_pull, refinement)
+            best = max(best, best_threshold(left, right, delta))
+            if best >= SETTLED * best_threshold(left.undoubted(), right.undoubted(), delta):
+                break
     except TooLong:
         return None
+    return best
 
 
 def curved_bound(plan: Plan, delta: float) -> float:

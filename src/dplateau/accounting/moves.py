@@ -98,11 +98,11 @@ def energy(item: Move | Programme) -> float:
     return sum(n * energy(part) for part, n in item)
 
 
-def trends(programme: Programme) -> Iterator[tuple[float, float, float]]:
-    """Slope, shift and spread of the average steps of all that is repeated: what laws look like."""
+def trends(programme: Programme) -> Iterator[tuple[float, float, float, float]]:
+    """Slope, shift, spread and number of the average steps of every part: what laws look like."""
     for item, times in programme:
-        if times > 1:
-            yield *average(item), math.sqrt(energy(item) / steps_in(item))
+        count = times * steps_in(item)
+        yield *average(item), math.sqrt(energy(item) / steps_in(item)), count
         if not isinstance(item, Move):
             yield from trends(item)
 

@@ -90,19 +90,22 @@ class Panels:
         total = sparse.csr_array((size, size))
         for p, a, v in move.cases:
             case = Move(((1.0, a, v),), move.spread)
+            exact = self._exact_starts(abs(a), move.spread)
             at, weights, panel = self._starts(a, v, move.spread)
-            landed = self.landing(case, at)
             # Row j averages over the starts, weighted by the j-th Lagrange polynomial.
             local = self._local(at, panel)
             share = (legvander(local, DEGREE - 1) @ _LAGRANGE) * weights[:, None]
             row = 1 + panel[:, None] * DEGREE + np.arange(DEGREE)
             share /= self.weights[row]
-            column = np.repeat(np.arange(at.size), DEGREE)
+            column = exact.size + np.repeat(np.arange(at.size), DEGREE)
             average = sparse.coo_array(
-                (share.ravel(), (row.ravel(), column)), shape=(size, at.size)
+                (
+                    np.r_[np.ones(exact.size), share.ravel()],
+                    (np.r_[exact, row.ravel()], np.r_[np.arange(exact.size), column]),
+                ),
+                shape=(size, exact.size + at.size),
             ).tocsr()
-            ends = sparse.coo_array(([1.0, 1.0], ([0, size - 1], [0, 1])), shape=(size, 2)).tocsr()
-            total = total + p * (average @ landed + ends @ self.landing(case, self.edges[[0, -1]]))
+            total = total + p * (average @ self.landing(case, np.r_[self.points[exact], at]))
         return sparse.csr_array(sparse.diags_array(1 / total.sum(axis=1)) @ total)
 
     def below(self, x: Vector, masses: Vector, move: Move) -> Vector:
@@ -145,13 +148,20 @@ class Panels:
             centre = a * start + v
             low = np.clip(centre - REACH * move.spread, lower, upper)
             high = np.clip(centre + REACH * move.spread, lower, upper)
-            for rows, panel, y, weight in self._pieces(low, high):
+            short = self._short(move.spread)
+            for rows, panel, y, weight in self._pieces(low, high, ~short):
                 z = (y - centre[rows, None]) / move.spread
                 weight = weight * np.exp(-0.5 * z * z) / (move.spread * math.sqrt(2 * math.pi))
                 moments = _legendre_moments(self._local(y, panel), weight)
                 data.append(p * (moments @ _LAGRANGE).ravel())
                 row.append(np.repeat(rows, DEGREE))
                 column.append((1 + panel[:, None] * DEGREE + np.arange(DEGREE)).ravel())
+            rows, nodes = self._near(np.flatnonzero(np.repeat(short, DEGREE)) + 1, low, high)
+            z = (self.points[nodes] - centre[rows]) / move.spread
+            height = p / (move.spread * math.sqrt(2 * math.pi))
+            data.append(height * self.weights[nodes] * np.exp(-0.5 * z * z))
+            row.append(rows)
+            column.append(nodes)
         every = np.arange(start.size)
         for end, mass in (
             (0, move.below(self.edges[:1], start)),
@@ -165,10 +175,37 @@ class Panels:
             shape=(start.size, size),
         ).tocsr()
 
+    def _short(self, spread: float) -> NDArray[np.bool_]:
+        """Panels on which the nodes alone resolve any Gaussian of this spread."""
+        return np.asarray(np.diff(self.edges) <= PANEL * spread)
+
+    def _near(
+        self, nodes: NDArray[np.intp], low: Vector, high: Vector
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Pairs of a row and one of these nodes between its ``low`` and ``high``."""
+        at = self.points[nodes]
+        first = np.searchsorted(at, low)
+        counts = np.searchsorted(at, high, side="right") - first
+        rows = np.repeat(np.arange(low.size), counts)
+        within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, nodes[np.repeat(first, counts) + within]
+
+    def _exact_starts(self, slope: float, spread: float) -> NDArray[np.intp]:
+        """Points that stand for themselves as starts: the ends, and nodes of short panels."""
+        short = np.ones(self.edges.size - 1, dtype=bool)
+        if slope > 0:
+            short = self._short(spread / slope)
+        inside = np.flatnonzero(np.repeat(short, DEGREE)) + 1
+        return np.concatenate([[0], inside, [self.points.size - 1]])
+
     def _starts(self, a: float, v: float, spread: float) -> tuple[Vector, Vector, NDArray[np.intp]]:
-        """Nodes, weights and panels that integrate over starts: finer where edges are in reach."""
-        cuts = self.edges
+        """Nodes, weights and panels that integrate over starts: finer where edges are in reach.
+
+        On the panels that are not short.
+        """
+        cuts, short = self.edges, np.ones(self.edges.size - 1, dtype=bool)
         if a != 0:
+            short = self._short(spread / abs(a))
             reach = REACH * spread * np.array([[-1.0], [1.0]])
             seen = ((self.edges - v + reach) / a).ravel()
             long = np.diff(self.edges) > _SMOOTH * spread / abs(a)
@@ -176,18 +213,23 @@ class Panels:
             inside = (panel >= 0) & (panel < long.size)
             inside[inside] = long[panel[inside]]
             cuts = np.unique(np.r_[self.edges, seen[inside]])
-        y, weight = _nodes_between(cuts[:-1], cuts[1:])
         panel = self._panel_of(0.5 * (cuts[:-1] + cuts[1:]))
+        long_ones = ~short[panel]
+        panel = panel[long_ones]
+        y, weight = _nodes_between(cuts[:-1][long_ones], cuts[1:][long_ones])
         return y.ravel(), weight.ravel(), np.repeat(panel, FINE)
 
     def _pieces(
-        self, low: Vector, high: Vector
+        self, low: Vector, high: Vector, wanted: NDArray[np.bool_] | None = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], Vector, Vector]]:
-        """Rows, panels, nodes and weights of the parts of [low, high] on every panel it meets."""
+        """Rows, panels, nodes and weights of the parts of [low, high] on every panel."""
         first, last = self._panel_of(low), self._panel_of(high)
         for offset in range(int((last - first).max()) + 1):
             panel = first + offset
-            rows = np.flatnonzero((panel <= last) & (low < high))
+            meets = (panel <= last) & (low < high)
+            if wanted is not None:
+                meets &= wanted[np.minimum(panel, wanted.size - 1)]
+            rows = np.flatnonzero(meets)
             if not rows.size:
                 continue
             panel = panel[rows]
@@ -237,7 +279,12 @@ def node_count(length: float, spread: float) -> int:
 
 
 def graded_panels(
-    lower: float, upper: float, spread: float, longest: float, sharp: tuple[float, ...] = ()
+    lower: float,
+    upper: float,
+    spread: float,
+    longest: float,
+    sharp: tuple[float, ...] = (),
+    limits: tuple[tuple[float, float], ...] = (),
 ) -> Panels:
     """Panels that grow with the distance from the ends and from other sharp places.
 
@@ -252,6 +299,8 @@ def graded_panels(
         Panels are no longer than this.
     sharp : tuple of float
         Places inside at which the density may vary as fast as the noise.
+    limits : tuple of (distance, length)
+        Panels no farther than this distance from the ends are no longer than this.
 
     Examples
     --------
@@ -261,16 +310,27 @@ def graded_panels(
     places = np.array(sorted({lower, upper, *(x for x in sharp if lower < x < upper)}))
     edges: list[float] = [lower]
     for left, right in pairwise(places):
-        half = _growing(0.5 * (right - left), spread, longest)
+        half = _growing(0.5 * (right - left), spread, longest, limits, exact=places.size == 2)
         edges += [*(left + half[1:]), *(right - half[-2::-1])]
     return Panels(np.array(edges))
 
 
-def _growing(length: float, spread: float, longest: float) -> Vector:
-    """Cuts of [0, length], lengths growing with the distance from 0."""
+def _growing(
+    length: float,
+    spread: float,
+    longest: float,
+    limits: tuple[tuple[float, float], ...],
+    *,
+    exact: bool,
+) -> Vector:
+    """Cuts of [0, length], lengths growing with the distance from 0.
+
+    That is the distance from an end only if ``exact``; else all limits hold everywhere.
+    """
     short = PANEL * spread
     cuts = [0.0]
-    while cuts[-1] < length:
-        grown = short if cuts[-1] < 3 * short else _GROWTH * cuts[-1]
-        cuts.append(cuts[-1] + max(short, min(grown, longest)))
+    while (at := cuts[-1]) < length:
+        grown = short if at < 3 * short else _GROWTH * at
+        here = min((size for reach, size in limits if at <= reach or not exact), default=longest)
+        cuts.append(at + max(short, min(grown, longest, here)))
     return np.asarray(cuts) * (length / cuts[-1])

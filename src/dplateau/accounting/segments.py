@@ -9,7 +9,7 @@ in the variation within segments: halving the segments tells how much it is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,12 @@ from dplateau.accounting.moves import Move, Programme
 Vector = NDArray[np.float64]
 
 MOST_RUNS = 150  # constant pieces of a schedule that are followed one by one
-MOST_VARIATION = 8.0  # of the logarithms of step sizes and noise, over the whole schedule
-LEAST_SEGMENTS = 24
-MOST_SEGMENTS = 48
-_OCTAVES = 24.0  # pieces per octave of the time that is left: one in this many of all
+MOST_VARIATION = 40.0  # of the logarithms of step sizes and noise, over the whole schedule
+_RATE = math.pi**2 / 2  # at which walks forget, in the energy that a squared length is the unit of
+LEAST_SEGMENTS = 8
+_USUAL_OCTAVES, _PER_OCTAVE = 30.0, 0.3
+_UNSEEN = 1e-11  # energy that moves no event
+_LEAST = 1e-9  # of an error that is counted though it is forgotten
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def runs(etas: Vector, spreads: Vector) -> NDArray[np.intp]:
     return np.concatenate([[0], changes, [etas.size]])
 
 
-def smooth_cuts(etas: Vector, spreads: Vector, count: int) -> NDArray[np.intp]:
+def smooth_cuts(etas: Vector, spreads: Vector, count: int, length: float) -> NDArray[np.intp]:
     """Cuts into pieces that err about equally; twice as many cuts refine them.
 
     See docs/theory.md#section-9.
@@ -71,23 +73,41 @@ def smooth_cuts(etas: Vector, spreads: Vector, count: int) -> NDArray[np.intp]:
     Examples
     --------
     >>> steps = np.arange(1.0, 1001.0) ** -0.5
-    >>> coarse, fine = (smooth_cuts(steps, steps, n) for n in (10, 20))
+    >>> coarse, fine = (smooth_cuts(steps, steps, n, 3.0) for n in (10, 20))
     >>> bool(np.isin(coarse, fine).all()), int(fine[0]), int(fine[-1])
     (True, 0, 1000)
     """
-    # A piece errs by (its variation)**2 times its energy: this pace makes the sum least.
-    moved, energy = variation(etas, spreads), spreads[1:] ** 2
-    pace = np.concatenate([[0.0], np.cumsum(np.cbrt(moved**2 * energy))])
-    inner = np.searchsorted(pace / pace[-1], np.arange(1, count) / count)
-    # The atoms at the ends show the last few steps' own noise: cuts come closer to one another.
-    octaves = np.arange(0.0, math.log2(etas.size), _OCTAVES / count)
-    ends = etas.size - np.rint(2.0**octaves).astype(np.intp)
-    return np.unique(np.concatenate([[0], inner, ends, [etas.size]]))
+    # A piece errs by (its variation)**2 times its energy, less what is forgotten of it: this pace
+    # makes the sum least.
+    energy = (spreads / (length + spreads)) ** 2
+    remembered = np.exp(-_RATE * (np.cumsum(energy[::-1])[::-1] - energy))
+    moved = variation(etas, spreads) ** 2 * (energy * remembered + _LEAST * energy.sum())[1:]
+    pace = np.concatenate([[0.0], np.cumsum(np.cbrt(moved))])
+    octaves = _octaves(energy)
+    both = pace / max(pace[-1], 1e-300) + octaves / max(octaves[-1], 1.0)
+    inner = np.searchsorted(both / both[-1], np.arange(1, count) / count)
+    return np.unique(np.concatenate([[0], inner, [etas.size]]))
 
 
-def segment_count(moved: float) -> int:
-    """Of the coarser of two cuts: more for a schedule that varies more."""
-    return max(LEAST_SEGMENTS, min(MOST_SEGMENTS, math.ceil(16 * moved)))
+def _octaves(energy: Vector) -> Vector:
+    """How often the steps that are left, and their energy, have halved: cuts become dense there.
+
+    The atoms at the ends show the last few steps' own noise, and how far from an end a law is
+    shaped at any time is what the steps to come still move it.
+    """
+    left = np.arange(energy.size, 0, -1.0)
+    later = np.maximum(np.cumsum(energy[::-1])[::-1], _UNSEEN)
+    both = np.concatenate([np.log2(left), np.log2(later)]).reshape(2, -1).sum(axis=0)
+    return np.asarray(both[0] - both)
+
+
+def segment_count(spreads: Vector, length: float) -> int:
+    """Of the coarsest of three cuts.
+
+    See docs/theory.md#section-9.
+    """
+    octaves = float(_octaves((spreads / (length + spreads)) ** 2)[-1])
+    return LEAST_SEGMENTS + math.ceil(_PER_OCTAVE * max(0.0, octaves - _USUAL_OCTAVES))
 
 
 def segments(
@@ -109,15 +129,10 @@ def segments(
         )
 
 
-def programme(
-    pieces: Iterator[Segment],
-    period: int,
-    moves: Callable[[Segment], tuple[Move, Move]],
-) -> Programme:
-    """The steps of all segments; ``moves`` tells a step with the record and one without it."""
+def programme(pieces: Iterable[tuple[Segment, tuple[Move, Move]]], period: int) -> Programme:
+    """The steps of all segments, each with a step with the record and one without it."""
     found: list[tuple[Move | Programme, float]] = []
-    for piece in pieces:
-        hit, quiet = moves(piece)
+    for piece, (hit, quiet) in pieces:
         if period == 1:
             found.append((hit, piece.count))
             continue

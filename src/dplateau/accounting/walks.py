@@ -7,6 +7,7 @@ panels follow it to about ten digits, whatever the number of steps (docs/theory.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 
@@ -29,9 +30,15 @@ from dplateau.accounting.panels import PANEL, REACH, Panels, even_panels, graded
 Vector = NDArray[np.float64]
 
 MOST_KINDS = 8  # programmes of more different steps than this may be followed one by one
+WIDTH = 70  # nodes within reach of one step
 _RESOLVED = 2.5  # panels of so many times the scale on which a law varies resolve it to 1e-10
 MOST_NODES = 30_000  # of a grid whose kernels still fit into memory
-FEW_NODES, MOST_WORK = 1_000, 400_000  # nodes that wide steps reach; more would take minutes
+FEW_NODES, MOST_WORK = 1_000, 3_000_000  # nodes that wide steps reach; more would take minutes
+_SHRUNK = 0.1  # logarithm of a contraction that makes a law narrower
+_FINEST = 1e-5  # of the interval: noise that is not resolved, as it moves nothing
+# Kernels of whole epochs are full matrices, whose rounding adds up until it is forgotten: measured
+# by other panels, a third of this times the squared length in spreads.
+EPOCH_ROUNDING = 1e-20
 _ECHOES = 3  # how many hits away from an end its atom still shows
 
 
@@ -60,6 +67,8 @@ class Law:
         By how much each of the masses may be off, beyond rounding (an estimate).
     place : float, optional
         Where the walk stands before its last step if that is certain; no polynomial is a point.
+    change : ndarray, optional
+        Masses of either sign, by which an event's chance may be off as well.
     """
 
     grid: Panels
@@ -67,6 +76,7 @@ class Law:
     last: Move
     doubts: Vector = field(default_factory=lambda: np.zeros(1))
     place: float | None = None
+    change: Vector | None = None
 
     @property
     def lower(self) -> float:
@@ -103,6 +113,9 @@ class Law:
 
     def doubt_below(self, x: Vector) -> Vector:
         """By how much ``P[w <= x]`` may be off: the doubts about where one can come from."""
+        if self.change is not None:
+            rest = dataclasses.replace(self, change=None)
+            return rest.doubt_below(x) + np.abs(self.grid.below(x, self.change, self.last))
         if self.doubts.size == 1:
             return np.full(x.size, self.error)
         limit = np.full(x.size, -math.inf)
@@ -121,19 +134,29 @@ class Law:
         """Masses of the two ends."""
         return float(self.cdf(self.lower)[0]), float(self.at_least(self.upper)[0])
 
-    def extrapolated(self, coarser: Law) -> Law:
-        """What halving an error of second order over and over tends to; a fifth is in doubt.
+    def refined(self, middle: Law, coarse: Law) -> Law:
+        """Romberg's extrapolation of this law and two of half and a quarter of its resolution.
 
-        Measured: less than a fiftieth is wrong.
+        What the last step of the extrapolation changes an event by is in doubt; measured: about a
+        tenth of it is wrong.
         """
-        change = (self.masses - coarser.masses) / 3
-        return Law(self.grid, self.masses + change, self.last, self.doubts + np.abs(change) / 5)
+        once, before = (
+            (4 * fine.masses - rough.masses) / 3
+            for fine, rough in ((self, middle), (middle, coarse))
+        )
+        change = once - before
+        return dataclasses.replace(self, masses=once + change / 15, change=change)
+
+    def undoubted(self) -> Law:
+        """The same as if it were exact: how much the doubts cost."""
+        return dataclasses.replace(self, doubts=np.zeros(1), change=None)
 
     def mirrored(self) -> Law:
         """The law seen in a mirror at 0."""
         grid = Panels(-self.grid.edges[::-1])
         place = None if self.place is None else -self.place
-        return Law(grid, self.masses[::-1], self.last.mirrored(), self.doubts[::-1], place)
+        change = None if self.change is None else self.change[::-1]
+        return Law(grid, self.masses[::-1], self.last.mirrored(), self.doubts[::-1], place, change)
 
 
 def walk(
@@ -192,18 +215,21 @@ def walk(
     (first, repeats), *rest = before
     if repeats == math.inf:
         masses, doubts = push(stationary(first, grid), rest, grid)
-        return Law(grid, masses, last, doubts)
-    # The start is a point, not a density: take the first step apart.
-    head, remaining = peel(first, repeats)
-    masses = grid.landing(head, np.array([centre])).toarray()[0]
-    masses, doubts = push(masses, [*remaining, *rest], grid)
+    else:
+        # The start is a point, not a density: take the first step apart.
+        head, remaining = peel(first, repeats)
+        masses = grid.landing(head, np.array([centre])).toarray()[0]
+        masses, doubts = push(masses, [*remaining, *rest], grid)
+    if not all(isinstance(item, Move) for item, _ in before):
+        spreads = (upper - lower) / least_spread(before, last)
+        doubts[[0, -1]] += EPOCH_ROUNDING * spreads**2
     return Law(grid, masses, last, doubts)
 
 
 def _check_size(nodes: int, kinds: set[Move]) -> None:
     """Refuse a grid on which the kernels of all kinds of steps take too much memory or time."""
     finest = min(move.spread for move in kinds)
-    work = nodes * sum(1 + move.spread / finest for move in kinds)
+    work = nodes * sum(min(1 + move.spread / finest, nodes / WIDTH) for move in kinds)
     if nodes > MOST_NODES or (nodes > FEW_NODES and work > MOST_WORK):
         raise TooLong(nodes)
 
@@ -221,11 +247,21 @@ def suitable_panels(before: Programme, last: Move, *, lower: float, upper: float
     if len(kinds) > MOST_KINDS and steps_in(before) < 2 * len(before):
         return even_panels(lower, upper, spread)
     longest = _RESOLVED * math.sqrt(max(spread**2, energy(before)) / 2)
-    for slope, shift, wide in trends(before):
+    # What is left to come cannot make a law steep farther from the ends than it moves it.
+    limits: list[tuple[float, float]] = []
+    moved, smeared, shrunk = 0.0, 0.0, 0.0
+    for slope, shift, wide, times in reversed(list(trends(before))):
+        smeared += times * wide**2
         if shift:
-            longest = min(longest, _RESOLVED * wide**2 / abs(shift))
+            moved += times * abs(shift)
         if abs(slope) < 1:
+            shrunk += times * (1 - abs(slope))
+        if shift and times > 1:
+            limits.append((moved + REACH * math.sqrt(smeared), _RESOLVED * wide**2 / abs(shift)))
+        if abs(slope) < 1 and shrunk > _SHRUNK:
             longest = min(longest, _RESOLVED * wide / math.sqrt(1 - slope**2))
     hits = {v for move in kinds for _, _, v in move.cases if abs(v) > PANEL * move.spread}
     echoes = {(lower if v > 0 else upper) + k * v for v in hits for k in range(1, 1 + _ECHOES)}
-    return graded_panels(lower, upper, spread, longest, tuple(echoes))
+    usual = math.sqrt(energy(before) / steps_in(before)) if before else spread
+    spread = max(spread, min(usual, _FINEST * (upper - lower)))
+    return graded_panels(lower, upper, spread, longest, tuple(echoes), tuple(limits))
