@@ -151,6 +151,30 @@ def test_segments_of_a_smooth_schedule(schedule, batches, relation, width, monke
     assert found == pytest.approx(true, rel=ACCURACY)
 
 
+@pytest.mark.parametrize(
+    ("batches", "relation"),
+    [
+        (dp.FullBatch(), "replace_one"),
+        (dp.Cyclic(20), "replace_special"),
+        (dp.FixedSize(20), "replace_one"),
+        (dp.Poisson(20), "add_or_remove_one"),
+    ],
+)
+def test_steps_that_jump_about(batches, relation, monkeypatch):
+    """Kernels from a table, against those of every step by itself."""
+    rng = random.Random(5)
+    plan = varying(0.0, batches, relation, 600, 10.0)
+    unit = plan.step_size.values(0, 1)[0]
+    plan = plan.replace(step_size=[unit * rng.uniform(0.3, 1.5) for _ in range(600)])
+    each = varying_module.varying_interval(plan, plan.diameter)
+    assert each.tabulated
+    assert each.length == plan.diameter
+    true = events.best_threshold(*dataclasses.replace(each, tabulated=False).laws(), 1e-5)
+    found = lower_bound(plan, 1e-5)
+    assert 0.1 < found <= true * (1 + 1e-6)
+    assert found == pytest.approx(true, rel=ACCURACY)
+
+
 def test_very_long_smooth_schedules_are_not_cut():
     """Nearly constant, a million steps: as the constant one, whose law is exact."""
     plan = varying(1e-3, dp.FullBatch(), "replace_one", 1_000_000, 300.0)

@@ -29,6 +29,7 @@ from dplateau.accounting.segments import (
     smooth_cuts,
     variation,
 )
+from dplateau.accounting.tabulated import INTERPOLATION, Table, is_tabulable
 from dplateau.accounting.walks import WIDTH, Law, suitable_panels, walk
 from dplateau.accounting.worlds import UNFELT, Stage
 from dplateau.batches import Cyclic
@@ -38,6 +39,7 @@ Vector = NDArray[np.float64]
 
 MOST_WINDOW = 10_000_000  # last steps of a varying schedule that are looked at
 MOST_STEPS = 3_000  # different steps that are followed one by one
+MOST_TABULATED = 40_000  # the same by kernels from a table
 MOST_BUILT = 6e7  # entries of the kernels of all of them
 _FORGOTTEN = 20.0  # logarithm of how much closer two copies of a walk come in what is followed
 _WHOLLY = 46.0  # the same where nothing is conceded: 1e-20
@@ -64,6 +66,8 @@ class Varying:
     pieces : int
         Segments that the schedule is cut into, and again into twice and four times as many; 0: the
         pieces on which it is constant.
+    tabulated : bool, default False
+        Whether every step is followed, by kernels from a table.
     """
 
     plan: Plan
@@ -72,6 +76,7 @@ class Varying:
     concedes: bool
     position: int
     pieces: int
+    tabulated: bool = False
 
     def laws(self, extra_pull: float = 0.0, refinement: int = 1) -> tuple[Law, Law]:
         """Laws of the last iterate: of the world that leans left, and of the other.
@@ -79,6 +84,11 @@ class Varying:
         ``extra_pull``, in units of ``varsigma**2 / length`` on average, moves both to the left.
         So many times ``pieces`` are the coarsest of the three cuts.
         """
+        if self.tabulated:
+            law = self._tabulated(extra_pull, right=True)
+            if self._same_kinds(extra_pull):
+                return law.mirrored(), law
+            return self._tabulated(extra_pull, right=False), law
         if not self.pieces:
             left, right = self._worlds(extra_pull, 0)
             law = self._walk(right, right=True)
@@ -117,6 +127,44 @@ class Varying:
     @cached_property
     def _known(self) -> dict[tuple[float, int, bool], Law]:
         return {}
+
+    def _tabulated(self, extra: float, *, right: bool) -> Law:
+        """Every step by itself, in whatever order they come."""
+        etas, spreads, hits, period = self._schedule
+        moves, ratio, half = self._moves(extra), float(spreads[0] / etas[0]), self.length / 2
+
+        def hit(eta: float) -> Move:
+            return moves(Segment(1, eta, ratio * eta, eta))[right]
+
+        def quiet(eta: float) -> Move:
+            return moves(Segment(1, eta, ratio * eta, eta))[2]
+
+        kinds = np.where(hits, 0, 1)
+        alike: list[tuple[Programme, float]] = [
+            ([(hit(eta), 1), (quiet(eta), period - 1)][: 1 + (period > 1)], self.steps / period / 2)
+            for eta in (float(etas.max()), float(etas.min()))
+        ]
+        last = (hit, quiet)[kinds[-1]](float(etas[-1]))
+        grid = suitable_panels(alike, last, lower=-half, upper=half)
+        start = (-half if right else half) if self.concedes else 0.0
+        head = (hit, quiet)[kinds[0]](float(etas[0]))
+        masses = grid.landing(head, np.array([start])).toarray()[0]
+        table = Table(grid, float(etas.min()), (hit, quiet))
+        masses = table.push(masses, etas[1:-1], kinds[1:-1])
+        masses /= masses.sum()
+        return Law(grid, masses, last, INTERPOLATION * np.abs(masses))
+
+    def _same_kinds(self, extra: float) -> bool:
+        """Whether the worlds are mirror images."""
+        etas, spreads, _, _ = self._schedule
+        moves = self._moves(extra)
+        ends = [
+            moves(Segment(1, float(etas[k]), float(spreads[k]), float(etas[k]))) for k in (0, 1)
+        ]
+        return all(
+            mirror_images(left, right) and mirror_images(quiet, quiet)
+            for left, right, quiet in ends
+        )
 
     def _walk(
         self, world: tuple[Programme, Move], *, right: bool, grid: Panels | None = None
@@ -196,12 +244,15 @@ def varying_interval(plan: Plan, length: float) -> Varying | None:
         if steps:
             parts = etas[-steps:], spreads[-steps:]
             position = _position(plan, *parts, length)
-            if runs(*parts).size <= MOST_RUNS or _affordable(spreads[-steps:], length):
+            if runs(*parts).size <= MOST_RUNS:
                 return Varying(plan, length, steps, concedes, position, 0)
             if float(variation(*parts).sum()) <= MOST_VARIATION:
-                return Varying(
-                    plan, length, steps, concedes, position, segment_count(parts[1], length)
-                )
+                count = segment_count(parts[1], length)
+                return Varying(plan, length, steps, concedes, position, count)
+            if steps <= MOST_TABULATED and is_tabulable(*parts):
+                return Varying(plan, length, steps, concedes, position, 0, tabulated=True)
+            if _affordable(spreads[-steps:], length):
+                return Varying(plan, length, steps, concedes, position, 0)
         length *= 0.8
     return None
 
