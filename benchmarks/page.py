@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import charts, readings, tightness
 from benchmarks.charts import OTHER_TITLES, TITLES
+from benchmarks.peers.protocol import MEMORY
 from benchmarks.readings import accountant_name, accountant_names, number, spread, verdicts
 from benchmarks.store import UNMADE, Json
 
@@ -153,7 +154,8 @@ def _accountants(records: list[Json]) -> str:
     parts = [
         "## Accountants: speed and robustness",
         f"`epsilon(delta)` and calibration of the Poisson-sampled Gaussian mechanism (add/remove, "
-        f"δ = 1e-6, noise multiplier max(1, q√T); calibration for ε = 1), cap {cap:g} s. *Good* "
+        f"δ = 1e-6, noise multiplier max(1, q√T); calibration for ε = 1), at most {cap:g} s and "
+        f"{MEMORY / 2**30:g} GiB each. *Good* "
         "means: an upper bound, and at most twice the least sound answer of all (1.2 times for "
         "noise). Seconds are processor time. "
         "*Hidden state* is the plan that only we can price: logistic loss, step 4, weights in a "
