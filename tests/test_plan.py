@@ -242,6 +242,12 @@ def test_stored_plans_with_other_fields_are_refused() -> None:
             Plan.from_dict(broken)
 
 
+@pytest.mark.parametrize("text", ["x", "", "[1, 2]", "3", None])
+def test_what_is_no_stored_plan_is_refused(text):
+    with pytest.raises(dp.PlanError, match=r"plan\.to_json"):
+        Plan.from_json(text)
+
+
 def test_a_plan_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         plan().records = 5

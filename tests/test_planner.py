@@ -203,6 +203,22 @@ def test_incomplete_budgets_are_refused():
         suggest_plan(LOSSES["logistic"], 10, 5, data_norm=math.inf, **BUDGET)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"iterations": 0}, "iterations must be a whole number of at least 1; found 0"),
+        ({"iterations": -1}, "iterations must be a whole number of at least 1; found -1"),
+        ({"step_size": 0}, "step_size must be positive; found 0"),
+        ({"loss": "logistic"}, "loss must be a Loss such as Logistic"),
+        ({"loss": dp.Logistic}, "loss must be a Loss such as Logistic"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_their_own_name(wrong, words):
+    given = {"loss": LOSSES["logistic"], "data_norm": 1.0, **BUDGET, **wrong}
+    with pytest.raises(dp.PlanError, match=words):
+        suggest_plan(n_samples=100, n_features=5, **given)
+
+
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
 @pytest.mark.parametrize("size", [3, 20, 50])
 def test_a_small_poisson_batch_gets_a_step_it_has_room_for(relation: str, size: int) -> None:

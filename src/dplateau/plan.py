@@ -349,6 +349,10 @@ class Plan:
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Plan:
         """The inverse of `to_dict`; unknown or missing fields are refused."""
+        if not isinstance(stored, dict):
+            raise PlanError(
+                f"a stored plan is a JSON object, as plan.to_json() writes; found {stored!r:.40}."
+            )
         rest = dict(stored)
         if rest.pop("schema", None) != SCHEMA:
             raise PlanError(
@@ -371,7 +375,13 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """The inverse of `to_json`."""
-        return cls.from_dict(json.loads(text))
+        try:
+            stored = json.loads(text)
+        except (TypeError, ValueError) as trouble:
+            raise PlanError(
+                f"this is not the JSON of a plan, as plan.to_json() writes it: {trouble}."
+            ) from None
+        return cls.from_dict(stored)
 
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON: binds checkpoints and certificates to the plan."""

@@ -129,10 +129,11 @@ def suggest_plan(
     >>> plan.batches, plan.hidden_state
     (FullBatch(), True)
     """
-    if (epsilon is None) == (noise_multiplier is None):
-        raise PlanError("give exactly one of epsilon and noise_multiplier.")
-    if epsilon is not None and delta is None:
-        raise PlanError("delta is missing: choose one far below 1 / n_samples, such as 1e-6.")
+    _check_given(loss, epsilon, noise_multiplier, delta)
+    if iterations is not None and iterations != math.inf:
+        iterations = whole("iterations", iterations, way_out="Or pass math.inf.")
+    if step_size is not None:
+        step_size = _positive_schedule(step_size)
     records = whole("n_samples", n_samples)
     task = _Task(
         records=records,
@@ -165,6 +166,27 @@ def suggest_plan(
         # A plateau may make hidden iterates cheaper than composition: price every kind exactly.
         return min((calibrate(plan, epsilon, delta) for plan in drafts), key=forecast)
     return calibrate(min(drafts, key=forecast), epsilon, delta)
+
+
+def _check_given(loss: object, epsilon: object, noise_multiplier: object, delta: object) -> None:
+    if not isinstance(loss, Loss):
+        raise PlanError(
+            f"loss must be a Loss such as Logistic(intercept=0.25); found {loss!r}. "
+            "Others are Softmax, Huber, SmoothedHinge and SmoothedPinball."
+        )
+    if (epsilon is None) == (noise_multiplier is None):
+        raise PlanError("give exactly one of epsilon and noise_multiplier.")
+    if epsilon is not None and delta is None:
+        raise PlanError("delta is missing: choose one far below 1 / n_samples, such as 1e-6.")
+
+
+def _positive_schedule(step_size: Any) -> Schedule:
+    steps = schedule(step_size)
+    if steps.smallest(1) <= 0:
+        raise PlanError(
+            f"step_size must be positive; found {step_size!r}. Leave it out to have it chosen."
+        )
+    return steps
 
 
 def predicted_excess(plan: Plan, n_features: int, *, filled: float = 1.0) -> float:

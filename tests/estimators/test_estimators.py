@@ -105,6 +105,16 @@ def test_constructors_only_store():
         ({"steps": 10, "epochs": 2}, "not both"),
         ({"steps": math.inf, "alpha": 0.0}, "plateau"),
         ({"neighboring_relation": "edit"}, "neighboring_relation"),
+        ({"steps": 0}, "steps must be a whole number of at least 1; found 0"),
+        ({"steps": -1}, "steps must be a whole number of at least 1; found -1"),
+        ({"steps": 2.5}, "steps must be a whole number"),
+        ({"learning_rate": 0}, "learning_rate must be finite and positive"),
+        ({"learning_rate": -1.0}, "learning_rate must be finite and positive"),
+        ({"alpha": -1.0}, "alpha must be"),
+        ({"radius": 0}, "radius must be"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"classes": 2}, "classes must be a list of the labels"),
+        ({"classes": "ab"}, "classes must be a list of the labels"),
     ],
 )
 def test_missing_facts_are_refused_before_the_data_is_touched(changes, words):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from dplateau.accounting.guarantee import account
 from dplateau.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch
 from dplateau.certificate import Certificate, Counting
 from dplateau.domains import L2Ball
-from dplateau.errors import DataError, PlanError, positive
+from dplateau.errors import DataError, PlanError, non_negative, positive, whole
 from dplateau.estimators.surroundings import warn_of_surroundings
 from dplateau.losses import Loss
 from dplateau.plan import Plan
@@ -36,6 +37,7 @@ _AFTER_THE_FACT = (
     "Other outcomes of the count of records: the noise was given, so epsilon follows from the "
     "number of records that came out, and with another it would have been another."
 )
+_CHOSEN = "Leave it out to have it chosen."
 _FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
 
@@ -189,6 +191,14 @@ class PrivateLinearModel(BaseEstimator):
                 "(sklearn's Normalizer) and pass data_norm=1. Never read it off the data."
             )
         positive("data_norm", self.data_norm)
+        if isinstance(self.learning_rate, numbers.Real):
+            positive("learning_rate", self.learning_rate, way_out=_CHOSEN)
+        if self.alpha is not None:
+            non_negative("alpha", self.alpha)
+        if self.radius is not None:
+            positive("radius", self.radius)
+        if self.batch_size is not None:
+            positive("batch_size", self.batch_size)
 
     def _intercept(self) -> float:
         return INTERCEPT * float(self.data_norm) if self.fit_intercept else 0.0  # type: ignore[arg-type]
@@ -209,7 +219,9 @@ class PrivateLinearModel(BaseEstimator):
 
     def _steps(self, n_samples: int, batches: Batches | None) -> float | None:
         if self.epochs is None:
-            return self.steps
+            if self.steps is None or self.steps == math.inf:
+                return self.steps
+            return whole("steps", self.steps, way_out="Or math.inf, with a time_budget.")
         if self.steps is not None:
             raise PlanError("give steps or epochs, not both.")
         per_epoch = (batches or FullBatch()).per_epoch(n_samples)

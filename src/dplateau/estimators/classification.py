@@ -6,7 +6,7 @@ would show or use an iterate other than the last, which is all that the certific
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             raise PlanError(
                 "classes is missing: which labels may occur is a fact to declare, such as "
                 "classes=[0, 1]. Reading it off the data would tell whether a rare label occurs."
+            )
+        if isinstance(self.classes, str) or not isinstance(self.classes, Iterable):
+            raise PlanError(
+                "classes must be a list of the labels that may occur, such as classes=[0, 1]; "
+                f"found {self.classes!r}."
             )
         labels = [c.item() if isinstance(c, np.generic) else c for c in self.classes]
         try:
