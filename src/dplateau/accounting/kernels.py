@@ -78,6 +78,8 @@ def push(masses: Vector, programme: Programme, grid: Panels) -> tuple[Vector, Ve
             continue
         doubts, earlier = np.zeros(size), earlier + float(doubts.sum())
         stepping = _steps_cost(repeats * steps_in(item), size)
+        if isinstance(item, Move) and repeats > SMOOTHING:
+            stepping = repeats * (1e-5 + 1.3e-9 * built[item].nnz)
         squaring = _squaring_cost(item, repeats, size)
         if repeats == 1 and isinstance(item, Move) and grid.is_even:
             masses = _one_step(masses, item, grid)

@@ -21,7 +21,7 @@ from dplateau.batches import REPLACE_ONE, Cyclic, Poisson
 from dplateau.errors import probability
 from dplateau.plan import Plan
 
-REFINEMENTS = (1, 2, 4)  # of the cuts of a smooth schedule, until the doubts are small:
+REFINEMENTS = (1, 2)  # of the cuts of a smooth schedule, until the doubts are small:
 SETTLED = 1 - 3e-4  # share of epsilon that they leave
 
 
@@ -117,17 +117,17 @@ def _walks(plan: Plan, length: float) -> Interval | Varying | None:
 
 def _proved(walks: Interval | Varying, delta: float, extra_pull: float = 0.0) -> float | None:
     """What the best threshold event proves; None if the walks are too long to follow."""
+    best: float | None = None
     try:
         if isinstance(walks, Interval) or not walks.pieces:
             return best_threshold(*walks.laws(extra_pull), delta)
-        best = 0.0
         for refinement in REFINEMENTS:
             left, right = walks.laws(extra_pull, refinement)
-            best = max(best, best_threshold(left, right, delta))
+            best = max(best or 0.0, best_threshold(left, right, delta))
             if best >= SETTLED * best_threshold(left.undoubted(), right.undoubted(), delta):
                 break
     except TooLong:
-        return None
+        pass
     return best
 
 

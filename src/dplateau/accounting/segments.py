@@ -20,7 +20,10 @@ from dplateau.accounting.moves import Move, Programme
 Vector = NDArray[np.float64]
 
 MOST_RUNS = 150  # constant pieces of a schedule that are followed one by one
-MOST_VARIATION = 40.0  # of the logarithms of step sizes and noise, over the whole schedule
+MOST_VARIATION = 30.0  # of the logarithms of step sizes and noise, over the whole schedule
+MOST_JITTER = 0.005  # of these logarithms, on average,
+_JUMPS = 20  # but for so many steps
+_LOOKS = 2_000
 _RATE = math.pi**2 / 2  # at which walks forget, in the energy that a squared length is the unit of
 LEAST_SEGMENTS = 8
 _USUAL_OCTAVES, _PER_OCTAVE = 30.0, 0.3
@@ -57,6 +60,29 @@ def variation(etas: Vector, spreads: Vector) -> Vector:
     """By how much the logarithms of step size and noise change at each step but the first."""
     sigmas = spreads / etas
     return np.abs(np.diff(np.log(etas))) + np.abs(np.diff(np.log(sigmas)))
+
+
+def is_smooth(etas: Vector, spreads: Vector) -> bool:
+    """Whether few segments stand for a schedule: it neither jitters nor goes up and down often.
+
+    See docs/theory.md#section-9.
+
+    What jitters within a segment is not seen by halving it; a little of it does no harm.
+
+    Examples
+    --------
+    >>> steps = np.arange(1.0, 5001.0)
+    >>> [is_smooth(eta, eta) for eta in (steps**-0.5, 1 + 0.1 * np.sin(steps), 2 + steps % 2)]
+    [True, False, False]
+    """
+    bends = np.sort(np.abs(np.diff(np.log(etas), 2)) + np.abs(np.diff(np.log(spreads), 2)))
+    if bends.size > _JUMPS and float(bends[:-_JUMPS].mean()) > MOST_JITTER:
+        return False
+    # Looked at from time to time, at irregular times.
+    stride = max(1, etas.size // _LOOKS)
+    looks = np.arange(etas.size // stride, dtype=np.float64)
+    at = (stride * (looks + 0.6180339887 * looks % 1.0)).astype(np.intp)
+    return float(variation(etas[at], spreads[at]).sum()) <= MOST_VARIATION
 
 
 def runs(etas: Vector, spreads: Vector) -> NDArray[np.intp]:

@@ -1,7 +1,7 @@
 """Walks through very many steps that all differ: kernels by interpolation between a few.
 
 Where the noise is a fixed multiple of the step size, a step is a function of its size alone, and a
-smooth one. A table of kernels for sizes five percent apart gives any other one by cubic
+smooth one. A table of kernels for sizes three percent apart gives any other one by cubic
 interpolation, whatever order the steps come in (docs/theory.md#section-9).
 """
 
@@ -20,8 +20,9 @@ from dplateau.accounting.panels import Panels
 
 Vector = NDArray[np.float64]
 
-APART = 0.05  # logarithms of neighbouring step sizes in a table
-MOST_LEVELS = 80
+APART = 0.03  # logarithms of neighbouring step sizes in a table
+MOST_LEVELS = 120
+MOST_SHARE = 0.02  # of one step in the noise of all: tails of single steps are not interpolated
 INTERPOLATION = (
     1e-6  # of an event's chance, relative (measured on tables twice as fine: below a tenth)
 )
@@ -77,7 +78,8 @@ def is_tabulable(etas: Vector, spreads: Vector) -> bool:
     """
     ratio = spreads / etas
     few = math.log(float(etas.max() / etas.min())) <= APART * MOST_LEVELS
-    return few and bool(np.ptp(ratio) <= 1e-12 * ratio.max())
+    even = float(spreads.max()) ** 2 <= MOST_SHARE * float((spreads**2).sum())
+    return few and even and bool(np.ptp(ratio) <= 1e-12 * ratio.max())
 
 
 def _cubic(x: Vector) -> Vector:

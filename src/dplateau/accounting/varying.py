@@ -20,14 +20,13 @@ from dplateau.accounting.moves import Move, Programme, mirror_images, mirror_pro
 from dplateau.accounting.panels import Panels, node_count
 from dplateau.accounting.segments import (
     MOST_RUNS,
-    MOST_VARIATION,
     Segment,
+    is_smooth,
     programme,
     runs,
     segment_count,
     segments,
     smooth_cuts,
-    variation,
 )
 from dplateau.accounting.tabulated import INTERPOLATION, Table, is_tabulable
 from dplateau.accounting.walks import WIDTH, Law, suitable_panels, walk
@@ -246,7 +245,7 @@ def varying_interval(plan: Plan, length: float) -> Varying | None:
             position = _position(plan, *parts, length)
             if runs(*parts).size <= MOST_RUNS:
                 return Varying(plan, length, steps, concedes, position, 0)
-            if float(variation(*parts).sum()) <= MOST_VARIATION:
+            if is_smooth(*parts):
                 count = segment_count(parts[1], length)
                 return Varying(plan, length, steps, concedes, position, count)
             if steps <= MOST_TABULATED and is_tabulable(*parts):

@@ -33,8 +33,8 @@ MOST_KINDS = 8  # programmes of more different steps than this may be followed o
 WIDTH = 70  # nodes within reach of one step
 _RESOLVED = 2.5  # panels of so many times the scale on which a law varies resolve it to 1e-10
 MOST_NODES = 30_000  # of a grid whose kernels still fit into memory
-FEW_NODES, MOST_WORK = 1_000, 3_000_000  # nodes that wide steps reach; more would take minutes
-_SHRUNK = 0.1  # logarithm of a contraction that makes a law narrower
+FEW_NODES, MOST_WORK = 600, 500_000  # nodes that wide steps reach; more would take minutes
+_SHRUNK = 0.7  # logarithm of a contraction that makes a law narrower
 _FINEST = 1e-5  # of the interval: noise that is not resolved, as it moves nothing
 # Kernels of whole epochs are full matrices, whose rounding adds up until it is forgotten: measured
 # by other panels, a third of this times the squared length in spreads.
