@@ -10,6 +10,7 @@ import dataclasses
 import math
 import random
 
+import numpy as np
 import pytest
 
 import dplateau as dp
@@ -173,6 +174,41 @@ def test_steps_that_jump_about(batches, relation, monkeypatch):
     found = lower_bound(plan, 1e-5)
     assert 0.1 < found <= true * (1 + 1e-6)
     assert found == pytest.approx(true, rel=ACCURACY)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(lambda t: (t + 1.0) ** -0.5, id="power"),
+        pytest.param(lambda t: 1.1 + np.cos(np.pi * t / 1e6), id="cosine"),
+        pytest.param(lambda t: 10.0 ** -np.floor(t / 3e5), id="stairs"),
+        pytest.param(lambda t: np.round(1 + 9 * np.exp(-t / 2e5), 3), id="rounded"),
+    ],
+)
+@pytest.mark.parametrize("batches", [dp.FullBatch(), dp.Cyclic(20), dp.Poisson(20)])
+def test_a_million_steps_are_few_pieces(values, batches):
+    """On the whole interval; three cuts of at most 20 pieces, refined once: 15 times as many."""
+    steps = values(np.arange(1e6))
+    plan = varying(0.0, batches, "replace_one", 1_000_000, 200.0)
+    unit = plan.step_size.values(0, 1)[0]
+    plan = plan.replace(step_size=unit * steps / steps[-1])
+    followed = varying_module.varying_interval(plan, plan.diameter)
+    assert followed.length == plan.diameter
+    assert followed.steps < 200_000
+    assert followed.pieces <= 20
+    assert not followed.tabulated
+
+
+def test_steps_that_never_end_jumping_are_cut():
+    """A million of them: the interval is shortened until the last ones forget."""
+    rng = np.random.default_rng(3)
+    plan = varying(0.0, dp.FullBatch(), "replace_one", 1_000_000, 300.0)
+    unit = plan.step_size.values(0, 1)[0]
+    plan = plan.replace(step_size=unit * rng.uniform(0.3, 1.0, 1_000_000))
+    followed = varying_module.varying_interval(plan, plan.diameter)
+    assert followed.tabulated
+    assert followed.steps <= varying_module.MOST_TABULATED
+    assert 0.1 * plan.diameter < followed.length < plan.diameter
 
 
 def test_very_long_smooth_schedules_are_not_cut():

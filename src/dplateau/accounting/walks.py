@@ -137,8 +137,8 @@ class Law:
     def refined(self, middle: Law, coarse: Law) -> Law:
         """Romberg's extrapolation of this law and two of half and a quarter of its resolution.
 
-        What the last step of the extrapolation changes an event by is in doubt; measured: about a
-        tenth of it is wrong.
+        What the last step of the extrapolation changes an event by is in doubt; measured: at most
+        a quarter of it is wrong.
         """
         once, before = (
             (4 * fine.masses - rough.masses) / 3
