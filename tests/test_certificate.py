@@ -18,6 +18,7 @@ from dplateau import claims, wording
 from dplateau.accounting.counting import PrivateCount
 from dplateau.certificate import Certificate, Counting, fingerprint
 from dplateau.errors import CertificateError, PlanError
+from dplateau.training import noise
 
 DELTA = 1e-6
 SECRET_SEED = 73_205_080
@@ -30,9 +31,15 @@ class Run:
     plan: dp.Plan
     weights: np.ndarray
     iterations_run: int = 50
-    noise_source: str = "test"
     seeded: bool = False
-    grid: float = 2.0**-20
+
+    @property
+    def noise_source(self):
+        return noise.SEEDED_SOURCE if self.seeded else noise.SYSTEM_SOURCE
+
+    @property
+    def grid(self):
+        return noise.release_grid(self.plan, self.iterations_run)
 
 
 def some_plan(**changes):
@@ -540,3 +547,147 @@ def test_numbers_in_words_are_rounded_to_the_safe_side():
         assert float(wording.above(value)) <= value * 1.011
         assert float(wording.below(value)) <= value * (1 + 1e-11)
     assert wording.above(0.3) == "0.3"
+
+
+# -- the model as a whole --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("run", "grid"), 2.0**-30),
+        (("run", "grid"), None),
+        (("run", "noise_source"), "a fair coin"),
+        (("run", "noise_source"), noise.SEEDED_SOURCE),
+        (("run", "iterations_run"), 49),
+    ],
+)
+def test_a_forged_run_is_found(certificate, path, value):
+    assert not accepted(edited(certificate, path, value, repair=True))
+
+
+def test_a_forged_shape_is_found_by_the_plan_or_by_the_model(certificate):
+    forged = edited(certificate, ("model", "shape"), [2, 1], repair=True)
+    assert not accepted(forged, [0.25, -1.5])
+    known = certificate_of(some_plan(dimension=2))
+    assert known.verify()
+    assert not accepted(edited(known, ("model", "shape"), [3], repair=True))
+
+
+def test_weights_off_the_grid_are_found():
+    plan = some_plan()
+    off = np.array([0.25, -1.5]) + noise.release_grid(plan, 50) / 3
+    with pytest.raises(CertificateError, match="multiples of the grid"):
+        Certificate.of(Run(plan, off), DELTA).verify(off)
+
+
+def test_a_model_that_was_not_given_is_named_as_not_checked(certificate):
+    missing = certificate.verify().checks[-1]
+    assert (missing.name, missing.passed, missing.checked) == ("model", True, False)
+    assert str(missing) == "--   model: not given, not checked"
+    assert all(check.checked for check in certificate.verify([0.25, -1.5]).checks)
+
+
+DOCUMENT = {
+    "format": 1,
+    "estimator": "PrivateLogisticRegression",
+    "target": "rich",
+    "classes": ["no", "yes"],
+    "schema": {"columns": {"age": {"type": "number", "bounds": [0, 100]}}},
+    "rows": "unit",
+    "features": ["age", "age=(missing)"],
+    "weights": [0.25, -1.5],
+}
+
+
+def certificate_of_document(**facts):
+    plan = some_plan(
+        lipschitz=None, smoothness=None, data_norm=1.0, loss=dp.Logistic(classes=("no", "yes"))
+    )
+    return Certificate.of(Run(plan, np.array([0.25, -1.5])), DELTA, **facts)
+
+
+@pytest.fixture(scope="module")
+def bound():
+    facts = {"estimator": "PrivateLogisticRegression"}
+    return certificate_of_document(facts=facts).bound_to(DOCUMENT)
+
+
+def test_the_whole_document_is_bound(bound):
+    assert bound.verify(DOCUMENT).checks[-1].found == "as issued, all of it"
+    assert all(check.checked for check in bound.verify(DOCUMENT).checks)
+    # as canonical JSON: neither order nor layout is part of it
+    again = json.loads(json.dumps(DOCUMENT, indent=3, sort_keys=True))
+    assert bound.verify(again)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ["yes", "no"]},
+        {"estimator": "PrivateLinearSVC"},
+        {"target": "poor"},
+        {"features": ["income", "age=(missing)"]},
+        {"schema": {"columns": {"age": {"type": "number", "bounds": [0, 10]}}}},
+        {"training_rows": [[31, "clerk"]]},
+        {"weights": [0.25, -1.25]},
+        {"target_bounds": [0, 1]},
+        {"rows": float("nan")},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_any_change_of_the_document_is_found(bound, change):
+    changed = {**DOCUMENT, **change}
+    assert not accepted(bound.to_dict(), changed)
+    assert not all(check.passed for check in bound.identify(changed))
+
+
+def test_a_document_without_a_part_is_found(bound):
+    for name in DOCUMENT:
+        rest = {other: value for other, value in DOCUMENT.items() if other != name}
+        assert not accepted(bound.to_dict(), rest)
+
+
+def test_a_document_that_contradicts_the_plan_is_found_even_if_it_is_bound():
+    swapped = {**DOCUMENT, "classes": ["yes", "no"]}
+    assert not accepted(certificate_of_document().bound_to(swapped).to_dict(), swapped)
+
+
+def test_certificates_from_before_documents_were_bound_say_what_they_do_not_bind():
+    old = certificate_of_document()
+    assert set(old.to_dict()["model"]) == {"sha256", "shape"}
+    last = old.verify(DOCUMENT).checks[-1]
+    assert not last.checked
+    assert "the rest was not checked" in last.found
+    assert not accepted(old.to_dict(), {**DOCUMENT, "classes": ["yes", "no"]})
+    assert not accepted(old.to_dict(), {**DOCUMENT, "training_rows": [[31, "clerk"]]})
+    assert accepted(old.to_dict(), {**DOCUMENT, "target": "poor"})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    draw = np.random.default_rng(3)
+    X, y = draw.normal(size=(200, 2)), draw.integers(0, 2, size=200)
+    budget = {"epsilon": 1.0, "delta": 1e-4, "data_norm": 1.0, "steps": 20}
+    return (
+        dp.PrivateLogisticRegression(classes=[0, 1], **budget).fit(X, y),
+        dp.PrivateLinearRegression(target_bounds=[0, 1], **budget).fit(X, y),
+    )
+
+
+def test_an_estimator_is_checked_with_all_it_predicts_with(fitted):
+    classifier, regressor = (pickle.loads(pickle.dumps(model)) for model in fitted)
+    for model in (classifier, regressor):
+        assert all(check.checked for check in model.certificate_.verify(model).checks)
+    classifier.classes_ = classifier.classes_[::-1]
+    regressor.target_bounds = [0, 2]
+    for model in (classifier, regressor):
+        with pytest.raises(CertificateError, match="not what it was issued for"):
+            model.certificate_.verify(model)
+
+
+def test_an_estimator_with_another_plan_is_found(fitted):
+    model = pickle.loads(pickle.dumps(fitted[0]))
+    model.plan_ = model.plan_.replace(records=250)
+    with pytest.raises(CertificateError, match="plan_"):
+        model.certificate_.verify(model)

@@ -16,6 +16,7 @@ import dplateau as dp
 from dplateau.certificate import Certificate
 from dplateau.errors import CertificateError
 from dplateau.report import render, write_report
+from dplateau.training import noise
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chromium import PROGRAM, Browser
@@ -33,9 +34,15 @@ class Run:
     plan: dp.Plan
     weights: np.ndarray
     iterations_run: int = 2000
-    noise_source: str = "test"
     seeded: bool = False
-    grid: float = 2.0**-20
+
+    @property
+    def noise_source(self):
+        return noise.SEEDED_SOURCE if self.seeded else noise.SYSTEM_SOURCE
+
+    @property
+    def grid(self):
+        return noise.release_grid(self.plan, self.iterations_run)
 
 
 def certificate_of(*, not_covered=(), seeded=False, **changes):

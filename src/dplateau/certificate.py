@@ -2,14 +2,15 @@
 
 A certificate *is* its text. It holds the complete plan, so everything it claims can be computed
 again from the record alone, and `Certificate.verify` does exactly that. It never holds data,
-seeds or iterates; the model is named by the fingerprint of its released weights.
+seeds or iterates; the model is named by the fingerprint of its released weights, and the file that
+holds them by a digest of the whole document.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -58,9 +59,10 @@ class Certificate:
     ---------
     ``epsilon`` is `account`'s upper bound for ``plan`` at ``delta``, plus the price of counting the
     records where their number was not stated. A change of any character
-    breaks the digest; a change of the plan, of ``delta`` or of a number claimed from them is found
-    by recomputing even when the digest is forged with it. The digest is not a signature: who wrote
-    the record, and whether the run was seeded, only a signature on the file can vouch for.
+    breaks the digest; a change of the plan, of ``delta`` or of a claim that follows from them is
+    found by recomputing even when the digest is forged with it. The digest is not a signature: who
+    wrote the record, which versions computed it, for which model, and whether the run was seeded,
+    only a signature on the file can vouch for.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class Certificate:
         delta: float,
         *,
         counting: Counting | None = None,
+        facts: Mapping[str, Any] | None = None,
         covered: Sequence[str] = (),
         not_covered: Sequence[str] = (),
     ) -> Certificate:
@@ -103,6 +106,9 @@ class Certificate:
             The ``delta`` at which ``epsilon`` is stated.
         counting : Counting, optional
             How ``plan.records`` was found, where it is the result of a private count.
+        facts : mapping, optional
+            What the model's predictions depend on beside weights and plan: the name of its
+            ``estimator``, the ``target_bounds`` of a regression.
         covered, not_covered : sequences of str
             Sentences to add to the standard ones, such as public encodings or steps taken before
             training.
@@ -117,13 +123,28 @@ class Certificate:
                 "seeded": bool(release.seeded),
                 "grid": None if release.grid is None else float(release.grid),
             },
-            model={"sha256": fingerprint(weights), "shape": list(weights.shape)},
+            model={
+                "sha256": fingerprint(weights),
+                "shape": list(weights.shape),
+                **({} if facts is None else {"facts": dict(facts)}),
+            },
             versions=claims.versions(),
             counting=counting,
             covered=covered,
             not_covered=not_covered,
         )
         return cls(json.dumps(record, allow_nan=False))
+
+    def bound_to(self, document: Mapping[str, Any]) -> Certificate:
+        """The same certificate, issued for this document (a ``model.json``) as a whole.
+
+        `verify` then finds any change of the document: of a class, a bound, a name, and anything
+        added to it.
+        """
+        record = self.to_dict()
+        record["model"]["document"] = claims.digest(dict(document))
+        stored = {name: value for name, value in record.items() if name != "digest"}
+        return Certificate(json.dumps({**stored, "digest": claims.digest(stored)}))
 
     # -- reading and writing --------------------------------------------------------------------
 
@@ -197,13 +218,18 @@ class Certificate:
         """Everything `verify` looks at, passed or not."""
         return tuple(verification.checks(self.to_dict(), weights))
 
+    def identify(self, model: Any) -> tuple[Check, ...]:
+        """Those of `check`'s checks that ask whether this is the model it was issued for: cheap."""
+        return tuple(verification.model_checks(self.to_dict(), self.plan, model))
+
     def verify(self, weights: Any = None) -> Verification:
         """Compute every claim again from the record alone, and compare.
 
         Parameters
         ----------
-        weights : array_like or fitted estimator, optional
-            The released weights; when given, their fingerprint must be the recorded one.
+        weights : array_like, fitted estimator or document, optional
+            The released weights, the estimator that predicts with them, or the content of a
+            ``model.json``; what was not given is not checked, and a line says so.
 
         Returns
         -------

@@ -10,7 +10,7 @@ import html
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -20,15 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau import wording
-from dplateau.certificate import Certificate
+from dplateau.certificate import Certificate, Check
 from dplateau.claims import number
 from dplateau.errors import DataError
+from dplateau.model_file import CERTIFICATE, MODEL, REPORT, read_document
 from dplateau.pictures import epsilon_picture, tradeoff_picture
 from dplateau.plan import Plan
-
-CERTIFICATE = "certificate.json"
-MODEL = "model.json"
-REPORT = "report.html"
 
 _FACTS = ("feature norm", "classes", "number of records", "domain")
 _SIGNATURES = (
@@ -79,9 +76,13 @@ def write_report(
     source = certificate_path(directory)
     certificate = Certificate.read(source)
     model = source.with_name(MODEL)
-    certificate.verify(model_weights(model) if model.is_file() else None)
+    verification = certificate.verify(read_model(model) if model.is_file() else None)
     target = Path(out) if out is not None else source.with_name(REPORT)
-    page = render(certificate, audit="" if audit is None else _audit_section(Path(audit)))
+    page = render(
+        certificate,
+        audit="" if audit is None else _audit_section(Path(audit)),
+        checks=verification.checks,
+    )
     try:
         target.write_text(page, encoding="utf-8")
     except OSError as trouble:
@@ -95,16 +96,14 @@ def certificate_path(path: str | Path) -> Path:
     return path / CERTIFICATE if path.is_dir() else path
 
 
-def model_weights(path: str | Path) -> NDArray[np.float64]:
-    """The released weights in a model file: what ``dplateau train`` wrote, or a saved array."""
+def read_model(path: str | Path) -> NDArray[np.float64] | dict[str, Any]:
+    """What a certificate can be held against: a saved array, or the whole of a model file."""
     path = Path(path)
-    path = path / MODEL if path.is_dir() else path
+    if path.suffix != ".npy":
+        return read_document(path)
     try:
-        if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        return np.array(stored["weights"], dtype=np.float64)
-    except (OSError, ValueError, KeyError, TypeError):
+        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError, TypeError):
         raise DataError(
             f"no model weights can be read from {str(path)!r}. Name the directory that "
             "`dplateau train --out` wrote, its model.json, or a .npy file."
@@ -123,8 +122,11 @@ def _audit_section(path: Path) -> str:
     return text
 
 
-def render(certificate: Certificate, *, audit: str = "") -> str:
-    """The report of a certificate as HTML text, with an audit's section if there is one."""
+def render(certificate: Certificate, *, audit: str = "", checks: Sequence[Check] = ()) -> str:
+    """The report of a certificate as HTML text, with an audit's section if there is one.
+
+    ``checks`` are the ones made before writing it: the page says what was not checked.
+    """
     record = certificate.to_dict()
     guarantee, run = record["guarantee"], record["run"]
     fit = record["fit_for_release"]
@@ -153,6 +155,7 @@ def render(certificate: Certificate, *, audit: str = "") -> str:
         "not_covered": _items(record["not_covered"]),
         "plan": _rows(_plan_rows(record)),
         "audit": audit,
+        "unchecked": _escape(_unchecked(checks)),
         "digest": record["digest"],
         "model": record["model"]["sha256"],
         "plan_fingerprint": record["plan_fingerprint"],
@@ -164,6 +167,17 @@ def render(certificate: Certificate, *, audit: str = "") -> str:
     }
     template = resources.files("dplateau").joinpath("report.html").read_text("utf-8")
     return Template(template).substitute(page)
+
+
+def _unchecked(checks: Sequence[Check]) -> str:
+    missing = [check for check in checks if not check.checked]
+    if not missing:
+        return ""
+    return (
+        "When this report was written: "
+        + "; ".join(f"{check.name}: {check.found}" for check in missing)
+        + "."
+    )
 
 
 def _signatures(record: Mapping[str, Any]) -> Iterable[str]:
@@ -276,4 +290,4 @@ def _escape(text: str) -> str:
     return re.sub(r"(\d) %", "\\1\u00a0%", whole)
 
 
-__all__ = ["certificate_path", "model_weights", "render", "write_report"]
+__all__ = ["certificate_path", "read_model", "render", "write_report"]

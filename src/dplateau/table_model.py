@@ -22,10 +22,8 @@ from dplateau import estimators
 from dplateau.columns import Boolean, Category, Column, Number, column_from_dict
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
+from dplateau.model_file import CERTIFICATE, FORMAT, MODEL, REPORT, read_document
 from dplateau.preprocessing import PublicTableEncoder, load_schema
-
-FORMAT = 1
-MODEL, CERTIFICATE = "model.json", "certificate.json"
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,9 @@ class TableModel:
         estimator = _estimator_for(column, data_norm=encoder.data_norm, **options)
         cells = table.column(target) if hasattr(table, "column") else table[target]
         estimator.fit(encoder.transform(table), column.targets(cells))
-        return cls(estimator, encoder, target)
+        model = cls(estimator, encoder, target)
+        estimator.certificate_ = estimator.certificate_.bound_to(model.to_dict())
+        return model
 
     @property
     def certificate(self) -> Any:
@@ -105,7 +105,7 @@ class TableModel:
         """Write model and certificate, all or nothing; the paths written.
 
         An existing directory that is not empty is refused, unless ``force`` allows to replace the
-        files of these names in it.
+        files of these names in it. A report of the model before goes with it.
         """
         directory = check_directory(directory, force=force)
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -114,6 +114,7 @@ class TableModel:
             (staged / MODEL).write_text(json.dumps(self.to_dict(), allow_nan=False) + "\n")
             self.certificate.write(staged / CERTIFICATE)
             directory.mkdir(exist_ok=True)
+            (directory / REPORT).unlink(missing_ok=True)
             for name in (MODEL, CERTIFICATE):
                 os.replace(staged / name, directory / name)
         finally:
@@ -126,21 +127,21 @@ class TableModel:
         from dplateau.certificate import Certificate
 
         path = Path(directory) / MODEL
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-        except OSError:
-            raise DataError(
-                f"there is no model in {str(directory)!r}: {MODEL} is missing or not readable. "
-                "Name the directory that `dplateau train --out` wrote."
-            ) from None
-        except ValueError:
-            raise DataError(f"{path.name} is not valid JSON. Train again.") from None
-        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+        stored = read_document(path)
+        if stored.get("format") != FORMAT:
             raise DataError(f"{path.name} has an unknown format; this version reads {FORMAT}.")
+        certificate = Certificate.read(path.with_name(CERTIFICATE))
         try:
-            return cls._restored(stored, Certificate.read(path.with_name(CERTIFICATE)))
+            model = cls._restored(stored, certificate)
         except (KeyError, TypeError, AttributeError):
             raise DataError(f"{path.name} lacks a part of the model. Train again.") from None
+        wrong = next((check for check in certificate.identify(stored) if not check.passed), None)
+        if wrong is not None:
+            raise DataError(
+                f"{path.name} is not what its certificate was issued for ({wrong.name}: "
+                f"{wrong.found}). Get both from where they were trained."
+            )
+        return model
 
     @classmethod
     def _restored(cls, stored: dict[str, Any], certificate: Any) -> TableModel:
@@ -159,7 +160,6 @@ class TableModel:
         model.n_features_in_ = encoder.n_features_out_
         if model.weights_.size != certificate.plan.dimension:
             raise KeyError("weights")
-        model._adopt(model.weights_, model.n_features_in_)
         model.certificate_, model.plan_ = certificate, certificate.plan
         model.n_iter_ = int(certificate.plan.iterations)
         return cls(model, encoder, stored["target"])

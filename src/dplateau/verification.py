@@ -1,18 +1,26 @@
-"""Checking a certificate: compute every claim again from the record alone, and compare."""
+"""Checking a certificate: compute every claim again from the record alone, and compare.
+
+A model that comes with it is compared with what the record says of it: its weights, the classes and
+bounds it predicts with, and the document that holds them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dplateau import claims, wording
 from dplateau.accounting.guarantee import account
 from dplateau.batches import ADD_OR_REMOVE_ONE
 from dplateau.claims import Counting
 from dplateau.errors import PlanError
+from dplateau.model_file import NAMES
 from dplateau.plan import Plan
+from dplateau.training import noise
 
 # Two machines may differ in the last digits of a numerical composition; the digest sees the rest.
 _TOLERANCE = 1e-6
@@ -20,19 +28,21 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """One thing that was looked at, or that could not be (``checked`` is False then)."""
 
     name: str
     passed: bool
     found: str
+    checked: bool = True
 
     def __str__(self) -> str:
-        return f"{'ok  ' if self.passed else 'FAIL'} {self.name}: {self.found}"
+        mark = ("ok  " if self.checked else "--  ") if self.passed else "FAIL"
+        return f"{mark} {self.name}: {self.found}"
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was recomputed, all of it in agreement."""
+    """What was recomputed and compared, all of it in agreement."""
 
     epsilon: float
     delta: float
@@ -42,8 +52,11 @@ class Verification:
         return "\n".join(map(str, self.checks))
 
 
-def checks(record: dict[str, Any], weights: Any = None) -> Iterator[Check]:
-    """Every check of a record that already satisfies the schema, passed or not."""
+def checks(record: dict[str, Any], model: Any = None) -> Iterator[Check]:
+    """Every check of a record that already satisfies the schema, passed or not.
+
+    ``model`` may be the weights, the estimator that predicts with them, or a model document.
+    """
     stored = {name: value for name, value in record.items() if name != "digest"}
     intact = claims.digest(stored) == record["digest"]
     yield Check("text", intact, "as issued" if intact else "edited after it was issued")
@@ -52,29 +65,144 @@ def checks(record: dict[str, Any], weights: Any = None) -> Iterator[Check]:
     except (PlanError, TypeError, KeyError, ValueError) as trouble:
         yield Check("plan", False, f"not a plan that dplateau accepts ({trouble})")
         return
-    ran = record["run"]["iterations_run"]
-    yield Check("steps", ran <= plan.iterations, f"{ran} run, {plan.iterations} accounted")
+    yield _steps(record, plan)
+    yield _run(record, plan)
     try:
         counting = Counting.from_record(record)
     except PlanError as trouble:
         yield Check("count", False, f"not a count that dplateau makes ({trouble})")
         return
     yield from _claims(record, plan, counting)
-    if weights is not None:
-        yield _model(record["model"]["sha256"], weights)
+    yield from model_checks(record, plan, model)
 
 
-def _model(recorded: str, weights: Any) -> Check:
-    # a fitted estimator stands for its weights
-    found = claims.fingerprint(getattr(weights, "weights_", weights))
-    if found == recorded:
-        return Check("model", True, f"{recorded[:16]}, the one given")
-    return Check("model", False, f"issued for {recorded[:16]}, given {found[:16]}")
+def _steps(record: dict[str, Any], plan: Plan) -> Check:
+    """What was run is what was accounted; infinitely many steps stand for any number."""
+    ran = record["run"]["iterations_run"]
+    fewer = plan.iterations == math.inf or not _same_version(record)
+    passed = ran <= plan.iterations if fewer else ran == plan.iterations
+    return Check("steps", passed, f"{ran} run, {plan.iterations} accounted")
+
+
+def _run(record: dict[str, Any], plan: Plan) -> Check:
+    """Noise source, grid and shape are those of a run of this plan."""
+    run, shape = record["run"], record["model"]["shape"]
+    wrong = []
+    if plan.dimension is not None and math.prod(shape) != plan.dimension:
+        wrong.append("model.shape")
+    if _same_version(record):  # another version may draw its noise or round in another way
+        if run["noise_source"] != (noise.SEEDED_SOURCE if run["seeded"] else noise.SYSTEM_SOURCE):
+            wrong.append("run.noise_source")
+        if run["grid"] != noise.release_grid(plan, max(run["iterations_run"], 1)):
+            wrong.append("run.grid")
+    if wrong:
+        return Check("run", False, f"{', '.join(wrong)}: not what a run of this plan has")
+    grid = "no grid" if not run["grid"] else f"weights on a grid of {run['grid']:.3g}"
+    return Check("run", True, f"noise source known, {grid}")
+
+
+def _same_version(record: dict[str, Any]) -> bool:
+    return bool(record["versions"].get("dplateau") == claims.versions()["dplateau"])
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
+def model_checks(record: dict[str, Any], plan: Plan, model: Any) -> Iterator[Check]:
+    """Whether this is the model that the record was issued for, nothing being recomputed."""
+    recorded = record["model"]
+    if model is None:
+        yield Check("model", True, "not given, not checked", checked=False)
+    elif isinstance(model, Mapping):
+        yield _weights(record, model.get("weights"), "the one given")
+        yield _document(recorded, plan, model)
+    elif hasattr(model, "weights_"):
+        yield _weights(record, model.weights_, "the one given")
+        yield _estimator(record, plan, model)
+    else:
+        yield _weights(record, model, "the weights given")
+
+
+def _weights(record: dict[str, Any], given: Any, name: str) -> Check:
+    recorded, grid = record["model"]["sha256"], record["run"]["grid"]
+    try:
+        weights = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        return Check("model", False, f"issued for {recorded[:16]}, given no weights")
+    found = claims.fingerprint(weights)
+    if given is None or found != recorded:
+        return Check("model", False, f"issued for {recorded[:16]}, given {found[:16]}")
+    if list(weights.shape) != record["model"]["shape"]:
+        return Check("model", False, f"its shape is {list(weights.shape)}, not the one recorded")
+    if grid and not np.array_equal(np.rint(weights / grid) * grid, weights):
+        return Check("model", False, f"its weights are not multiples of the grid {grid:g}")
+    return Check("model", True, f"{recorded[:16]}, {name}")
+
+
+def _document(recorded: dict[str, Any], plan: Plan, document: Mapping[str, Any]) -> Check:
+    """The file that holds the weights: nothing else in it, and nothing of it changed."""
+    unknown = sorted(set(map(str, document)) - NAMES)
+    if unknown:
+        return Check("model file", False, f"holds {', '.join(map(repr, unknown))}: no model does")
+    wrong = _contradictions(recorded, plan, document)
+    if wrong:
+        return Check("model file", False, f"{', '.join(wrong)}: not what it was issued for")
+    if "document" not in recorded:
+        return Check(
+            "model file",
+            True,
+            "this certificate binds its weights and classes only; the rest was not checked",
+            checked=False,
+        )
+    try:
+        intact = claims.digest(dict(document)) == recorded["document"]
+    except (TypeError, ValueError):
+        intact = False
+    return Check("model file", intact, "as issued, all of it" if intact else "edited after issue")
+
+
+def _estimator(record: dict[str, Any], plan: Plan, model: Any) -> Check:
+    """What an estimator predicts with, beside its weights."""
+    stated = {"estimator": type(model).__name__}
+    stated |= {
+        name: getattr(model, source)
+        for name, source in (("classes", "classes_"), ("target_bounds", "target_bounds"))
+        if getattr(model, source, None) is not None
+    }
+    wrong = _contradictions(record["model"], plan, stated)
+    if hasattr(model, "plan_") and model.plan_.fingerprint() != record["plan_fingerprint"]:
+        wrong.append("plan_")
+    if wrong:
+        return Check("estimator", False, f"{', '.join(wrong)}: not what it was issued for")
+    if "target_bounds" in stated and "facts" not in record["model"]:
+        found = "this certificate does not bind target_bounds, which were not checked"
+        return Check("estimator", True, found, checked=False)
+    return Check("estimator", True, "predicts with what it was issued for")
+
+
+def _contradictions(recorded: dict[str, Any], plan: Plan, stated: Mapping[str, Any]) -> list[str]:
+    """The facts of a model that are not those of the plan or of the record."""
+    loss = plan.loss
+    declared = getattr(loss, "labels", getattr(loss, "classes", None))
+    # a plan in constants alone, or one that names no classes, says nothing about them
+    silent = loss is None or (hasattr(loss, "classes") and declared is None)
+    facts = {} if silent else {"classes": declared}
+    facts |= recorded.get("facts", {})
+    return sorted(name for name, value in facts.items() if not _same(stated.get(name), value))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is None or other is None or isinstance(one, str) or isinstance(other, str):
+        return one is other or bool(one == other)
+    return bool(np.asarray(one).tolist() == np.asarray(other).tolist())
+
+
+# -- the claims ------------------------------------------------------------------------------------
 
 
 def _claims(record: dict[str, Any], plan: Plan, counting: Counting) -> Iterator[Check]:
     """Rebuild the record from its facts and compare, field by field."""
-    same_version = record["versions"].get("dplateau") == claims.versions()["dplateau"]
+    same_version = _same_version(record)
     agrees = _close if same_version else _at_least
     delta = record["guarantee"]["delta"]
     claimed = record["guarantee"]["epsilon"]
@@ -152,4 +280,4 @@ def _at_least(claimed: Any, computed: Any) -> bool:
     return claims.number(claimed) >= claims.number(computed) * (1 - _TOLERANCE)
 
 
-__all__ = ["Check", "Verification", "checks"]
+__all__ = ["Check", "Verification", "checks", "model_checks"]

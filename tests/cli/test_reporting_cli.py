@@ -12,6 +12,7 @@ import pytest
 import dplateau as dp
 from dplateau.certificate import Certificate
 from dplateau.cli import main
+from dplateau.training import noise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,9 +22,15 @@ class Run:
     plan: dp.Plan
     weights: np.ndarray
     iterations_run: int = 40
-    noise_source: str = "test"
     seeded: bool = False
-    grid: float = 2.0**-20
+
+    @property
+    def noise_source(self):
+        return noise.SEEDED_SOURCE if self.seeded else noise.SYSTEM_SOURCE
+
+    @property
+    def grid(self):
+        return noise.release_grid(self.plan, self.iterations_run)
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +170,31 @@ def test_an_audit_can_be_shown_in_the_report(dplateau, folder):
     code, _, err = dplateau("report", folder, "--audit", section)
     assert code == 2
     assert "not an audit's section" in err
+
+
+def test_verify_says_that_no_model_was_given(dplateau, folder):
+    code, out, _ = dplateau("verify", folder)
+    assert code == 0
+    assert "--   model: not given, not checked" in out
+    assert out.endswith("What is marked -- was not checked.\n")
+    _, out, _ = dplateau("verify", folder, "--json")
+    assert json.loads(out)["model_checked"] is False
+    assert "model: not given, not checked" in _report(dplateau, folder)
+    _, out, _ = dplateau("verify", folder, folder / "weights.npy", "--json")
+    assert json.loads(out)["model_checked"] is True
+
+
+def _report(dplateau, folder):
+    assert dplateau("report", folder)[0] == 0
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_model_file_that_says_a_name_twice_is_refused(dplateau, folder):
+    (folder / "model.json").write_text('{"weights": [[1, 2]], "weights": [0.5, 2.0]}')
+    code, _, err = dplateau("verify", folder)
+    assert code == 2
+    assert "more than once" in err
+    (folder / "model.json").write_text('{"weights": [0.5, 2.0], "rows": NaN}')
+    code, _, err = dplateau("verify", folder)
+    assert code == 2
+    assert "no JSON number" in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -183,6 +184,51 @@ def test_an_existing_model_is_replaced_only_by_force(dplateau, folder):
     code, _, _ = dplateau(*training(folder), "--force")
     assert code == 0
     assert (folder / "model" / "notes.txt").read_text() == "mine"
+
+
+def test_a_report_of_the_model_before_goes_with_it(dplateau, folder):
+    dplateau(*training(folder))
+    assert dplateau("report", folder / "model")[0] == 0
+    assert (folder / "model" / "report.html").exists()
+    assert dplateau(*training(folder), "--force")[0] == 0
+    assert not (folder / "model" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["classes"].reverse(),
+        lambda m: m["schema"]["columns"]["age"].update(bounds=[0, 10]),
+        lambda m: m.update(estimator="PrivateLinearSVC"),
+        lambda m: m.update(target="poor"),
+        lambda m: m["features"].reverse(),
+        lambda m: m.update(training_rows=[[31, "clerk"]]),
+    ],
+    ids=["classes", "schema", "estimator", "target", "features", "unknown"],
+)
+def test_an_edited_model_file_is_found_by_all_that_read_it(dplateau, folder, trained, change):
+    stored = json.loads((trained / "model.json").read_text())
+    change(stored)
+    (folder / "model").mkdir()
+    (folder / "model" / "model.json").write_text(json.dumps(stored))
+    shutil.copy(trained / "certificate.json", folder / "model")
+    code, out, _ = dplateau("verify", folder / "model")
+    assert code == 1
+    assert "FAIL model file" in out
+    code, _, err = dplateau("report", folder / "model")
+    assert code == 2
+    assert "model file" in err
+    code, out, err = dplateau("predict", folder / "model", folder / "people.csv")
+    assert (code, out) == (2, "")
+    assert "model.json" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def trained(people, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    TableModel.train(people, SCHEMA, "rich", epsilon=4.0, delta=1e-6).write(folder)
+    return folder
 
 
 def spoil(folder, **columns):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.preprocessing import normalize
 
 import dplateau as dp
 
@@ -45,3 +47,27 @@ def test_quantiles_cover_their_share(line, quantile):
     model = dp.PrivateQuantileRegressor(target_bounds=(-1, 1), quantile=quantile, **BUDGET)
     share = np.mean(y <= model.fit(X, y).predict(X))
     assert share == pytest.approx(quantile, abs=0.03)
+
+
+def test_predictions_come_from_the_certified_weights_and_from_nothing_else():
+    X = normalize(np.random.default_rng(0).normal(size=(50, 3)))
+    budget = {"epsilon": 1.0, "delta": 1e-4, "data_norm": 1.0, "steps": 5}
+    models = (
+        dp.PrivateLinearRegression(target_bounds=(-1, 3), **budget).fit(X, X[:, 0]),
+        dp.PrivateLogisticRegression(classes=[0, 1], **budget).fit(X, X[:, 0] > 0),
+        dp.PrivateLogisticRegression(classes=[0, 1, 2], **budget).fit(X, X[:, 0] > 0),
+    )
+    for model in models:
+        assert not hasattr(clone(model), "coef_")
+        before = model.predict(X)
+        with pytest.raises(AttributeError):
+            model.coef_ = -model.coef_
+        with pytest.raises(AttributeError):
+            model.intercept_ = -model.intercept_
+        model.coef_[:] = 9.0  # a copy
+        model.__dict__["coef_"] = 9.0  # what an older pickle holds
+        np.testing.assert_array_equal(model.predict(X), before)
+        model.data_norm = 100.0  # the intercept's scale is the plan's
+        np.testing.assert_array_equal(model.predict(X), before)
+        model.weights_ = -model.weights_
+        assert not np.array_equal(model.predict(X), before)

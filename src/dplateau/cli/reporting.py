@@ -61,15 +61,17 @@ def verify(
 ) -> None:
     """Compute a certificate's numbers again from the record alone; exit code 1 if they differ.
 
-    A directory stands for the certificate and the model in it.
+    A directory stands for the certificate and the model in it. A line that begins with -- names
+    what was not checked.
     """
     from dplateau.certificate import Certificate
-    from dplateau.report import MODEL, certificate_path, model_weights
+    from dplateau.model_file import MODEL
+    from dplateau.report import certificate_path, read_model
 
     found = Certificate.read(certificate_path(certificate))
     if model is None and (certificate / MODEL).is_file():
         model = certificate
-    checks = found.check(None if model is None else model_weights(model))
+    checks = found.check(None if model is None else read_model(model))
     holds = all(check.passed for check in checks)
     if as_json:
         print(
@@ -80,6 +82,7 @@ def verify(
                     "delta": found.delta,
                     "relation": found.relation,
                     "fit_for_release": holds and found.fit_for_release,
+                    "model_checked": holds and all(check.checked for check in checks),
                     "checks": [vars(check) for check in checks],
                 }
             )
@@ -88,6 +91,8 @@ def verify(
         for check in checks:
             print(check)
         print("This certificate holds." if holds else "This certificate does NOT hold.")
+        if holds and not all(check.checked for check in checks):
+            print("What is marked -- was not checked.")
         if holds and not found.fit_for_release:
             print("But the model is not for release: see its statement.")
     if not holds:

@@ -229,8 +229,8 @@ class PrivateLinearModel(BaseEstimator):
 
     # -- the fit --------------------------------------------------------------------------------
 
-    def _train(self, X: Any, y: Any) -> Array:
-        """Run the plan on validated data; the weights, features first, intercept's last."""
+    def _train(self, X: Any, y: Any) -> None:
+        """Run the plan on validated data; ``weights_``: the features' first, intercept's last."""
         warn_of_surroundings(self.epsilon)
         counting = self._counting()
         plan = self._plan_for(X, counting.count)
@@ -250,10 +250,14 @@ class PrivateLinearModel(BaseEstimator):
             released,
             self.delta,  # type: ignore[arg-type]
             counting=counting,
+            facts=self._facts(),
             not_covered=(_AFTER_THE_FACT,) if counting.count and self.epsilon is None else (),
         )
         self.weights_ = released.weights
-        return released.weights
+
+    def _facts(self) -> dict[str, Any]:
+        """What predictions depend on beside the weights and the plan, for the certificate."""
+        return {"estimator": type(self).__name__}
 
     def _plan_for(self, X: Any, count: PrivateCount | None) -> Plan:
         """The one place where the number of rows of private data is read."""
@@ -290,6 +294,12 @@ class PrivateLinearModel(BaseEstimator):
     def _features(self, X: Any) -> Any:
         """Features to predict from."""
         return validate_data(self, X, reset=False, **_FEATURES)
+
+    @property
+    def _constant(self) -> float:
+        """The feature that the intercept's weight was trained on; 0 where there is none."""
+        assert self.plan_.loss is not None
+        return float(self.plan_.loss.intercept)
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)

@@ -61,17 +61,23 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         labels = self._labels()
         X, y = self._records(X, y)
         check_classification_targets(y)
-        weights = self._train(X, y)
+        self._train(X, y)
         self.classes_ = np.array(labels)
-        return self._adopt(weights, X.shape[1])
-
-    def _adopt(self, weights: Array, features: int) -> Any:
-        """Set what predicting needs from the released weights, and from nothing else."""
-        per_class = weights.reshape(features + bool(self.fit_intercept), -1).T
-        self.coef_ = np.ascontiguousarray(per_class[:, :features])
-        value = self._intercept()
-        self.intercept_ = per_class[:, -1] * value if value else np.zeros(len(per_class))
         return self
+
+    # Read off the certified weights each time: what predicts cannot differ from what was hashed.
+
+    @property
+    def coef_(self) -> Array:
+        """The features' weights, one row per score."""
+        per_class = self.weights_.reshape(len(self.weights_), -1).T
+        return np.array(per_class[:, :-1] if self._constant else per_class, order="C")
+
+    @property
+    def intercept_(self) -> Array:
+        """The constant term of every score."""
+        last = self.weights_.reshape(len(self.weights_), -1)[-1]
+        return last * self._constant if self._constant else np.zeros(len(last))
 
     def decision_function(self, X: Any) -> Array:
         """Scores: one per row in two classes (positive means the second), else one per class."""

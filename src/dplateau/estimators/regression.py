@@ -53,15 +53,25 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         middle, half = self._range()
         X, y = self._records(X, y)
         targets = np.clip((y.astype(np.float64) - middle) / half, -1.0, 1.0)
-        return self._adopt(self._train(X, targets), X.shape[1])
-
-    def _adopt(self, weights: Array, features: int) -> Any:
-        """Set what predicting needs from the released weights, and from nothing else."""
-        middle, half = self._range()
-        self.coef_ = weights[:features] * half
-        value = self._intercept()
-        self.intercept_ = middle + (float(weights[-1]) * half * value if value else 0.0)
+        self._train(X, targets)
         return self
+
+    def _facts(self) -> dict[str, Any]:
+        return {**super()._facts(), "target_bounds": [float(bound) for bound in self.target_bounds]}  # type: ignore[union-attr]
+
+    # Read off the certified weights each time: what predicts cannot differ from what was hashed.
+
+    @property
+    def coef_(self) -> Array:
+        """The features' weights, in the scale of the target."""
+        weights, (_, half) = self.weights_, self._range()
+        return (weights[:-1] if self._constant else weights) * half
+
+    @property
+    def intercept_(self) -> float:
+        """The constant term."""
+        weights, (middle, half) = self.weights_, self._range()
+        return middle + float(weights[-1]) * half * self._constant
 
     def predict(self, X: Any) -> Array:
         """The predicted targets, within ``target_bounds``."""

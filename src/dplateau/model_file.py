@@ -1,0 +1,72 @@
+"""The model file that is handed out: what may stand in ``model.json``, and nothing beside it.
+
+Read strictly, because a certificate vouches for the document that was parsed: a name that occurs
+twice, or one that no model has, could carry anything past it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dplateau.errors import DataError
+
+FORMAT = 1
+MODEL, CERTIFICATE, REPORT = "model.json", "certificate.json", "report.html"
+NAMES = frozenset(
+    (
+        *("format", "estimator", "target", "classes", "target_bounds"),
+        *("schema", "rows", "features", "weights"),
+    )
+)
+
+
+def read_document(path: str | Path) -> dict[str, Any]:
+    """The JSON object in a model file, or in the directory that holds one.
+
+    Raises
+    ------
+    DataError
+        When there is none, or it is not one that can be vouched for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "model.json"
+    >>> _ = file.write_text('{"weights": [1.0], "weights": [2.0]}')
+    >>> read_document(file)
+    Traceback (most recent call last):
+    ...
+    dplateau.errors.DataError: model.json names 'weights' more than once. Train again.
+    """
+    path = Path(path)
+    path = path / MODEL if path.is_dir() else path
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"{path.name} names {twice!r} more than once. Train again.")
+        return dict(pairs)
+
+    def refuse(word: str) -> float:
+        raise DataError(f"{path.name} holds {word}, which is no JSON number. Train again.")
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise DataError(
+            f"there is no model in {str(path.parent)!r}: {path.name} is missing or not readable. "
+            "Name the directory that `dplateau train --out` wrote, or its model.json."
+        ) from None
+    try:
+        found = json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+    except json.JSONDecodeError:
+        raise DataError(f"{path.name} is not valid JSON. Train again.") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path.name} holds no JSON object. Train again.")
+    return found
+
+
+__all__ = ["CERTIFICATE", "FORMAT", "MODEL", "NAMES", "REPORT", "read_document"]
