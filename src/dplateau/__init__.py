@@ -10,7 +10,7 @@ from typing import Any
 from dplateau import schedules
 from dplateau.batches import Cyclic, FixedSize, FullBatch, Poisson
 from dplateau.domains import Box, Everywhere, L1Ball, L2Ball, Simplex
-from dplateau.errors import DataError, PlanError
+from dplateau.errors import DataError, PlanError, PrivacyWarning, StoppedEarlyWarning
 from dplateau.losses import Huber, Logistic, SmoothedHinge, SmoothedPinball, Softmax
 from dplateau.plan import Plan
 
@@ -74,4 +74,6 @@ __all__ = [  # noqa: RUF022 (the order in which a plan is written)
     "SmoothedPinball",
     "PlanError",
     "DataError",
+    "PrivacyWarning",
+    "StoppedEarlyWarning",
 ]

@@ -1,4 +1,4 @@
-"""What is refused, and the words it is refused with."""
+"""What is refused or warned of, and the words it is refused with."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ class DataError(ValueError):
 
 class CertificateError(ValueError):
     """A certificate that cannot be read, or whose claims do not hold."""
+
+
+class PrivacyWarning(UserWarning):
+    """Something outside the model spends privacy that its certificate does not count."""
+
+
+class StoppedEarlyWarning(UserWarning):
+    """A run that Ctrl-C ended before its plan did; its guarantee is for the steps it made."""
 
 
 def as_number(name: str, value: object) -> float:

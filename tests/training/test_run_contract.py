@@ -16,6 +16,7 @@ import scipy.sparse
 
 import dplateau as dp
 from dplateau.training import stopping
+from dplateau.training.progress import preparing
 from dplateau.training.run import Release, release, run, run_many
 from dplateau.training.session import Session
 
@@ -292,6 +293,17 @@ def test_progress_shows_steps_rate_and_time_only(capsys, monkeypatch):
     assert "loss" not in shown.lower()
 
 
+def test_a_terminal_is_told_why_nothing_moves_yet(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with preparing(True):
+        pass
+    assert "compiles code, once" in capsys.readouterr().out
+    with preparing(False):
+        pass
+    assert not capsys.readouterr().out
+
+
 # -- ends -----------------------------------------------------------------------------------------
 
 ENDLESS = plan_for(iterations=math.inf, batches=dp.Poisson(8))
@@ -312,6 +324,7 @@ def test_the_clock_ends_a_run_and_the_plan_says_where():
         for end in (
             {"time_budget": 0.05},
             {"time_budget": "0.05s"},
+            {"time_budget": "0.05"},
             {"stop_at": datetime.now() + timedelta(seconds=0.1)},
             {"stop_at": datetime(2020, 1, 1)},
         ):
@@ -326,10 +339,30 @@ def test_ctrl_c_ends_a_run_properly_and_gives_the_signal_back():
     before = signal.getsignal(signal.SIGINT)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    outcome = release(ENDLESS, LOSS, X, y, time_budget=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dp.StoppedEarlyWarning)  # an endless plan misses no end
+        outcome = release(ENDLESS, LOSS, X, y, time_budget=60)
     timer.join()
     assert outcome.iterations_run >= 1
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_on_a_finite_plan_says_where_it_ended():
+    X, y = problem()
+    run(plan_for(), LOSS, X, y)  # compiled before the alarm is set
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.warns(dp.StoppedEarlyWarning, match="stopped by Ctrl-C after") as said:
+        outcome = release(plan_for(iterations=10**12), LOSS, X, y, time_budget=60)
+    timer.join()
+    assert outcome.plan.iterations == outcome.iterations_run < 10**12
+    assert f"{outcome.iterations_run:,} of 1,000,000,000,000 steps" in str(said[0].message)
+
+
+def test_the_clock_is_no_surprise_and_draws_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dp.StoppedEarlyWarning)
+        release(plan_for(iterations=10**12), LOSS, *problem(), time_budget=0.05)
 
 
 def test_a_second_ctrl_c_interrupts_at_once():
@@ -350,7 +383,7 @@ def test_a_run_works_outside_the_main_thread():
     np.testing.assert_array_equal(found[0], run(QUIET, LOSS, X, y))
 
 
-@pytest.mark.parametrize("budget", [0, -1, "soon", "", "10 parsecs", True])
+@pytest.mark.parametrize("budget", [0, -1, "soon", "", "10 parsecs", True, "0", "0s"])
 def test_a_time_budget_must_be_a_time(budget):
     with pytest.raises(dp.PlanError, match="time_budget"):
         run(ENDLESS, LOSS, *problem(), time_budget=budget)

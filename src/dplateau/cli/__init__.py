@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
+from typing import Any
 
 import typer
 
@@ -29,7 +31,14 @@ def main() -> None:
     for family in _FAMILIES:
         importlib.import_module(f"dplateau.cli.{family}")
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _one_line
+            app()
     except (PlanError, DataError, CertificateError) as refusal:
         print(f"dplateau: {refusal}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _one_line(message: Warning | str, *_: Any) -> None:
+    """A warning as one line on standard error, without the place in our sources it comes from."""
+    print(f"dplateau: warning: {message}", file=sys.stderr)

@@ -16,11 +16,9 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, RandomizedSearc
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
+from dplateau.errors import PrivacyWarning
+
 _FRAMES = 60  # a search in a pipeline in a search stays well below
-
-
-class PrivacyWarning(UserWarning):
-    """Something outside the model spends privacy that its certificate does not count."""
 
 
 def warn_of_surroundings(epsilon: float | None) -> None:

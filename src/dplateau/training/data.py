@@ -222,7 +222,7 @@ def _as_targets(loss: Loss, y: Any, records: int) -> tuple[NDArray[Any], NDArray
     usable = np.ones(records, dtype=bool)
     for lower in range(0, records, 1 << 20):
         piece = y[lower : lower + (1 << 20)]
-        present = _present(piece)
+        present = which_exist(piece)
         usable[lower : lower + len(piece)] = present
         encoded = loss.encode_targets(piece[present])
         targets[lower : lower + len(piece)][present] = encoded
@@ -242,7 +242,7 @@ def _as_numbers(loss: Loss, y: NDArray[Any]) -> NDArray[Any]:
         ) from None
 
 
-def _present(y: NDArray[Any]) -> NDArray[np.bool_]:
+def which_exist(y: NDArray[Any]) -> NDArray[np.bool_]:
     """Which targets exist: finite, and no None, NaN or NA."""
     if y.dtype.kind == "f":
         return np.asarray(np.isfinite(y))

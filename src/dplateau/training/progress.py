@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -36,6 +38,18 @@ class Progress:
         """Move the bar to ``step``."""
         if self._bar is not None:
             self._bar.update(self._task, completed=step)
+
+
+@contextlib.contextmanager
+def preparing(wanted: bool) -> Iterator[None]:
+    """Say why nothing moves yet: the first run on a new kind of data compiles its loops."""
+    if not wanted:
+        yield
+        return
+    from rich.console import Console
+
+    with Console().status("preparing (the first run on a new kind of data compiles code, once)"):
+        yield
 
 
 def _bar() -> Any:

@@ -27,9 +27,15 @@ from dplateau.losses import Loss
 from dplateau.plan import Plan
 from dplateau.training import noise
 from dplateau.training.checkpoint import Checkpoint
-from dplateau.training.progress import Progress
+from dplateau.training.progress import Progress, preparing
 from dplateau.training.session import Session, processors
-from dplateau.training.stopping import Clock, Pace, check_ends, earliest_end
+from dplateau.training.stopping import (
+    Clock,
+    Pace,
+    check_ends,
+    earliest_end,
+    warn_of_early_end,
+)
 
 Array = NDArray[np.float64]
 
@@ -137,7 +143,8 @@ def release(
         Show steps, rate and time left.
     time_budget : float or str, optional
         Seconds, or ``"10m"``. Like ``stop_at`` and Ctrl-C it ends the run properly after the step
-        at hand; the returned plan's ``iterations`` is the number of steps run.
+        at hand; the returned plan's ``iterations`` is the number of steps run. Ctrl-C on a finite
+        plan also draws a `StoppedEarlyWarning`; a second one raises `KeyboardInterrupt`.
     stop_at : datetime, optional
         Wall-clock end.
     checkpoint : path or Checkpoint, optional
@@ -156,17 +163,20 @@ def release(
     _check_options(seeded, checkpoint, allow_intermediate, callback, certificate, delta)
     executed = plan.replace(hidden_state=False) if allow_intermediate else plan
     check_ends(executed, Clock(time_budget, stop_at))
-    session = Session(executed, loss, X, y)
     keeper = _as_checkpoint(checkpoint)
-    _resume(session, keeper)
-    (streams,) = noise.open_streams(random_state, 1)
-    session.advance(0, streams)  # compiles, before the clock is read
+    with preparing(progress):
+        session = Session(executed, loss, X, y)
+        _resume(session, keeper)
+        (streams,) = noise.open_streams(random_state, 1)
+        session.advance(0, streams)  # compiles, before the clock is read
     clock = Clock(time_budget, stop_at)
     with (
         clock.listening(),
         Progress(progress, executed.iterations, session.step) as display,
     ):
         _carry(session, streams, clock, keeper, callback, display)
+    if clock.interrupted:
+        warn_of_early_end(executed, session.step)
     ended = executed.replace(iterations=session.step)
     grid = noise.release_grid(executed, session.step)
     outcome = Release(

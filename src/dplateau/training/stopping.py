@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import math
+import numbers
 import re
 import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from datetime import datetime
 from types import FrameType
 
-from dplateau.errors import PlanError
+from dplateau.errors import PlanError, StoppedEarlyWarning
 from dplateau.plan import Plan
 from dplateau.schedules import Explicit
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([hms])")
+_SECONDS = re.compile(r"\d+(?:\.\d*)?")
 
 
 def seconds(budget: float | str) -> float:
@@ -26,16 +29,20 @@ def seconds(budget: float | str) -> float:
 
     Examples
     --------
-    >>> seconds("1h30m")
-    5400.0
+    >>> seconds("1h30m"), seconds("5")
+    (5400.0, 5.0)
     """
+    found = 0.0
     if isinstance(budget, str):
         text = budget.strip().lower()
+        text = f"{text}s" if _SECONDS.fullmatch(text) else text
         parts = _AMOUNT.findall(text)
         if parts and not _AMOUNT.sub("", text).strip():
-            return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
-    elif not isinstance(budget, bool) and budget > 0:
-        return float(budget)
+            found = sum(float(amount) * _UNITS[unit] for amount, unit in parts)
+    elif isinstance(budget, numbers.Real) and not isinstance(budget, bool):
+        found = float(budget)
+    if found > 0:
+        return found
     raise PlanError(
         f"time_budget must be a positive number of seconds, or words like '10m' or '1h30m'; "
         f"found {budget!r}."
@@ -105,6 +112,18 @@ def earliest_end(plan: Plan) -> int:
     if isinstance(plan.step_size, Explicit) and plan.batch_cap < math.inf:
         return int(plan.step_size.values(0, int(plan.iterations)).argmax()) + 1
     return 1
+
+
+def warn_of_early_end(plan: Plan, steps: int) -> None:
+    """Say that Ctrl-C cut a finite plan short; an infinite one has no other end to miss."""
+    if steps < plan.iterations < math.inf:
+        warnings.warn(
+            f"stopped by Ctrl-C after {steps:,} of {plan.iterations:,} steps; weights and "
+            f"guarantee are those of {steps:,} steps. (Pressed twice, Ctrl-C interrupts and "
+            "releases nothing.)",
+            StoppedEarlyWarning,
+            stacklevel=4,
+        )
 
 
 class Pace:

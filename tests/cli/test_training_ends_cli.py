@@ -1,0 +1,68 @@
+"""``dplateau train``: how rows are scaled, how a run ends, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from dplateau.cli import main
+from dplateau.training import stopping
+
+SCHEMA = {
+    "columns": {
+        "age": {"type": "number", "bounds": [18, 100]},
+        "old": {"type": "category", "categories": ["no", "yes"]},
+        "name": {"type": "ignore"},
+    }
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    ages = np.random.default_rng(5).integers(18, 101, 2000)
+    lines = [f"{age},{'yes' if age > 75 else 'no'},x" for age in ages]
+    (tmp_path / "people.csv").write_text("\n".join(["age,old,name", *lines]) + "\n")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    return tmp_path
+
+
+@pytest.fixture
+def train(monkeypatch, capsys, folder):
+    """The command line in this process: its exit code, standard output and standard error."""
+
+    def call(*more, target="old"):
+        words = [folder / "people.csv", "--schema", folder / "schema.json", "--target", target]
+        words += ["--epsilon", 4, "--delta", 1e-6, "--out", folder / "model", *more]
+        monkeypatch.setattr(sys, "argv", ["dplateau", "train", *map(str, words)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def test_a_run_that_ctrl_c_ended_says_so_in_one_line(train, monkeypatch):
+    def pressed(clock):
+        clock.interrupted = True
+        return 0.0
+
+    monkeypatch.setattr(stopping.Clock, "left", property(pressed))
+    code, out, err = train()
+    assert code == 0
+    assert "Trained 1 steps" in out
+    assert err.startswith("dplateau: warning: stopped by Ctrl-C after 1 of ")
+    assert err.count("\n") == 1
+
+
+def test_a_time_budget_may_be_plain_seconds_and_must_be_some(train):
+    assert train("--time-budget", "0.2")[0] == 0
+    code, _, err = train("--time-budget", "0s", "--force")
+    assert code == 2
+    assert "time_budget must be a positive number of seconds" in err
