@@ -691,3 +691,29 @@ def test_an_estimator_with_another_plan_is_found(fitted):
     model.plan_ = model.plan_.replace(records=250)
     with pytest.raises(CertificateError, match="plan_"):
         model.certificate_.verify(model)
+
+
+@pytest.mark.parametrize(("noise_multiplier", "weak"), [(30.0, False), (1.0, True), (0.02, True)])
+def test_a_large_epsilon_is_called_weak(noise_multiplier, weak):
+    certificate = certificate_of(some_plan(noise_multiplier=noise_multiplier))
+    assert (certificate.epsilon > 10) is weak
+    assert certificate.statement.startswith("WEAK GUARANTEE") is weak
+    assert ("tells almost the same" in certificate.statement) is not weak
+    assert "at most 100 %" not in certificate.statement
+    assert certificate.verify()
+
+
+def test_certificates_from_before_large_epsilons_were_called_weak_still_hold():
+    record = certificate_of(some_plan(noise_multiplier=0.02)).to_dict()
+    epsilon = wording.above(record["guarantee"]["epsilon"])
+    record["statement"] = (
+        "Seeing the final model tells almost the same whether or not one record is replaced by any "
+        f"other: differential privacy with epsilon = {epsilon}"
+        " at delta = 1e-6. Whoever tests for a record and is wrong about absent ones 1 % of the "
+        "time finds a present one at most 100 % of the time."
+    )
+    record["digest"] = claims.digest({k: v for k, v in record.items() if k != "digest"})
+    assert accepted(record)
+    record["statement"] += " Sign here."
+    record["digest"] = claims.digest({k: v for k, v in record.items() if k != "digest"})
+    assert not accepted(record)

@@ -133,6 +133,14 @@ def test_every_kind_of_plan_can_be_reported(changes):
     assert ("Not for release" in text) is ("noise_multiplier" in changes)
 
 
+def test_a_weak_guarantee_is_not_headed_fit_for_release():
+    text = render(certificate_of(noise_multiplier=0.5))
+    assert "Weak guarantee" in text
+    assert "WEAK GUARANTEE" in text
+    assert "Fit for release" not in text
+    assert "tells almost the same" not in text
+
+
 def test_a_seeded_run_is_marked():
     assert "Not for release" in render(certificate_of(seeded=True))
 

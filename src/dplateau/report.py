@@ -137,8 +137,8 @@ def render(certificate: Certificate, *, audit: str = "", checks: Sequence[Check]
             f"model {record['model']['sha256'][:16]}, {_model_name(certificate.plan)}, "
             f"trained on {wording.records(certificate.plan)}"
         ),
-        "verdict_class": "good" if fit else "bad",
-        "badge": "Fit for release" if fit else "Not for release",
+        "verdict_class": "good" if fit and not wording.is_weak(certificate.epsilon) else "bad",
+        "badge": _badge(fit, certificate.epsilon),
         "statement": _escape(record["statement"]),
         "numbers": _numbers(record),
         "attack": _escape(record["attack"]["words"]),
@@ -167,6 +167,12 @@ def render(certificate: Certificate, *, audit: str = "", checks: Sequence[Check]
     }
     template = resources.files("dplateau").joinpath("report.html").read_text("utf-8")
     return Template(template).substitute(page)
+
+
+def _badge(fit: bool, epsilon: float) -> str:
+    if not fit:
+        return "Not for release"
+    return "Weak guarantee: think twice" if wording.is_weak(epsilon) else "Fit for release"
 
 
 def _unchecked(checks: Sequence[Check]) -> str:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 
 from dplateau.accounting.counting import PrivateCount
+from dplateau.accounting.guarantee import WEAK_EPSILON
 from dplateau.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan import Plan
 
@@ -28,6 +29,9 @@ THEOREMS = {
     "forgetting": "Forgetting: two runs from any two starting points meet after enough noisy "
     "steps, so only the last ones count (theory, section 6).",
 }
+
+
+_NO_LIMIT = 0.995  # a test that finds so many of the records present is as good as certain
 
 
 def above(value: float, digits: int = 3) -> str:
@@ -96,8 +100,13 @@ def statement(
     *,
     seeded: bool,
     count: PrivateCount | None = None,
+    cautious: bool = True,
 ) -> str:
-    """The promise in two or three sentences."""
+    """The promise in two or three sentences.
+
+    ``cautious=False`` is how it was worded when large epsilons were not called weak: certificates
+    of that time still hold.
+    """
     relation = RELATIONS[plan.neighboring_relation]
     if not math.isfinite(epsilon):
         return (
@@ -116,16 +125,37 @@ def statement(
             f"NOT FOR RELEASE: delta must be far below one over the number of records "
             f"({plan.records:,}), or the guarantee would allow to publish one of them in full. "
         )
+    weak = cautious and is_weak(epsilon)
+    if weak:
+        lead = (
+            f"WEAK GUARANTEE: at an epsilon above {WEAK_EPSILON:g}, seeing {what} may tell much "
+            f"about whether {relation}"
+        )
+    else:
+        lead = f"Seeing {what} tells almost the same whether or not {relation}"
     tests = " ".join(
         f"Whoever tests for a record and is wrong about absent ones {100 * float(rate):g} % of the "
         f"time finds a present one at most {percent(found)} of the time."
         for rate, found in list(rates.items())[:1]
     )
+    if weak and any(found >= _NO_LIMIT for found in list(rates.values())[:1]):
+        tests = "It sets no useful limit to what a test for one record can find."
     return (
-        f"{warning}Seeing {what} tells almost the same whether or not {relation}: differential "
+        f"{warning}{lead}: differential "
         f"privacy with epsilon = {above(epsilon)} at delta = {short(delta)}. {tests}"
         + (f" {_upper_bound(plan, count)}" if count else "")
     )
+
+
+def is_weak(epsilon: float) -> bool:
+    """Whether an epsilon is too large to be called privacy without a warning.
+
+    Examples
+    --------
+    >>> is_weak(10.0), is_weak(11.0)
+    (False, True)
+    """
+    return epsilon > WEAK_EPSILON
 
 
 def records(plan: Plan) -> str:
@@ -225,6 +255,7 @@ __all__ = [
     "below",
     "counted",
     "covered",
+    "is_weak",
     "not_covered",
     "percent",
     "records",

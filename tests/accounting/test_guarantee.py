@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -261,6 +262,21 @@ def test_explanation_and_hypotheses_are_plain_words() -> None:
     assert guarantee.bound == "forgetting"
     assert guarantee.last_steps < 10**6
     assert any("only the last iterate" in sentence for sentence in guarantee.hypotheses)
+
+
+@pytest.mark.parametrize("noise", [60.0, 3.0, 1e-3])
+def test_an_explanation_never_states_less_than_epsilon_and_warns_where_it_is_large(noise) -> None:
+    plan = linear_plan("full", "replace_one", hit=0.1, diameter=3.0, steps=50).replace(
+        noise_multiplier=noise
+    )
+    guarantee = dp.account(plan, 1e-5)
+    text, epsilon = guarantee.explain(), guarantee.epsilon(1e-5)
+    factor, said = re.search(r"a factor of (\S+) \(epsilon = (\S+)\)", text).groups()
+    assert float(said) >= epsilon * (1 - 1e-9)
+    exponent = float(factor[2:]) if factor.startswith("e^") else math.log(float(factor))
+    assert exponent >= epsilon * (1 - 1e-9)
+    assert text.startswith("WEAK") is (epsilon > 10)
+    assert ("learns little" in text) is (epsilon <= 10)
 
 
 @st.composite

@@ -198,3 +198,13 @@ def test_a_model_file_that_says_a_name_twice_is_refused(dplateau, folder):
     code, _, err = dplateau("verify", folder)
     assert code == 2
     assert "no JSON number" in err
+
+
+def test_verify_and_report_warn_of_a_weak_guarantee(dplateau, certificate, tmp_path):
+    plan = certificate.plan.replace(noise_multiplier=0.5)
+    Certificate.of(Run(plan, np.array([0.5, 2.0])), 1e-6).write(tmp_path / "certificate.json")
+    code, out, _ = dplateau("verify", tmp_path)
+    assert code == 0
+    assert "But it is weak" in out
+    code, out, _ = dplateau("report", tmp_path)
+    assert (code, out[:14]) == (0, "WEAK GUARANTEE")

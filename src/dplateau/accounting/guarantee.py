@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +26,7 @@ Vector = NDArray[np.float64]
 
 _SURELY_LONGER = 2.0  # composition over this many times forgetting's horizon cannot be smaller
 _CLOSE = 0.02  # relative, of the delta that is found
+WEAK_EPSILON = 10.0  # above it the probabilities may differ by more than 22,000 times
 
 
 def account(plan: Plan, delta: float = 1e-6) -> Guarantee:
@@ -232,11 +234,16 @@ def _sentences(plan: Plan, chosen: Chosen, epsilon: float, delta: float) -> Sequ
             "domain, or limit the number of steps.",
         )
     released = "only the final model is" if plan.hidden_state else "every step may be"
+    lead = "Whoever sees the model learns little about any one record"
+    if epsilon > WEAK_EPSILON:
+        lead = (
+            f"WEAK: with an epsilon above {WEAK_EPSILON:g}, whoever sees the model may learn much "
+            "about any one record"
+        )
     said = [
-        f"Whoever sees the model learns little about any one record: data sets that "
-        f"{_RELATIONS[plan.neighboring_relation]} give models whose probabilities differ by at "
-        f"most a factor of {math.exp(min(epsilon, 700)):.3g} (epsilon = {epsilon:.4g}), except "
-        f"with probability {delta:g} (delta).",
+        f"{lead}: data sets that {_RELATIONS[plan.neighboring_relation]} give models whose "
+        f"probabilities differ by at most a factor of {_factor(epsilon)} (epsilon = "
+        f"{_at_most(epsilon, 4)}), except with probability {delta:g} (delta).",
         f"This holds for {steps} training steps, provided that {released} released.",
     ]
     if chosen.name == FORGETTING:
@@ -259,4 +266,15 @@ def _sentences(plan: Plan, chosen: Chosen, epsilon: float, delta: float) -> Sequ
     return said
 
 
-__all__ = ["COMPOSITION", "FORGETTING", "SHIFT", "Guarantee", "account"]
+def _factor(epsilon: float) -> str:
+    """``exp(epsilon)``, written as a power where the number would say nothing, or overflow."""
+    return _at_most(math.exp(epsilon), 3) if epsilon <= 20 else f"e^{_at_most(epsilon, 4)}"
+
+
+def _at_most(value: float, digits: int) -> str:
+    """``value`` rounded up, but for what is below the accuracy of the number itself."""
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(f"{value:.12g}")
+    return f"{float(rounded):.{digits}g}"
+
+
+__all__ = ["COMPOSITION", "FORGETTING", "SHIFT", "WEAK_EPSILON", "Guarantee", "account"]

@@ -67,6 +67,7 @@ def verify(
     from dplateau.certificate import Certificate
     from dplateau.model_file import MODEL
     from dplateau.report import certificate_path, read_model
+    from dplateau.wording import above, is_weak
 
     found = Certificate.read(certificate_path(certificate))
     if model is None and (certificate / MODEL).is_file():
@@ -93,6 +94,8 @@ def verify(
         print("This certificate holds." if holds else "This certificate does NOT hold.")
         if holds and not all(check.checked for check in checks):
             print("What is marked -- was not checked.")
+        if holds and is_weak(found.epsilon):
+            print(f"But it is weak: epsilon = {above(found.epsilon)}. See its statement.")
         if holds and not found.fit_for_release:
             print("But the model is not for release: see its statement.")
     if not holds:
