@@ -74,7 +74,7 @@ def test_each_kind_of_column_encodes_as_documented():
     assert not [name for name in names if name.startswith("name")]
 
 
-@pytest.mark.parametrize("rows", ["unit", "bound"])
+@pytest.mark.parametrize("rows", ["auto", "unit", "bound"])
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_cell_raises_or_exceeds_the_norm(rows, data):
@@ -83,6 +83,38 @@ def test_no_cell_raises_or_exceeds_the_norm(rows, data):
     encoded = encoder.transform(table)
     assert np.isfinite(encoded).all()
     assert (np.linalg.norm(encoded, axis=1) <= encoder.data_norm * (1 + 1e-12)).all()
+
+
+NUMBER = {"type": "number", "bounds": [18, 100]}
+JOB = {"type": "category", "categories": ["clerk", "nurse"]}
+BINNED = {**NUMBER, "bins": 5}
+DATE = {"type": "date", "bounds": ["2000-01-01", "2020-01-01"]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "scaling"),
+    [
+        ([NUMBER], "bound"),
+        ([NUMBER, NUMBER, DATE], "bound"),
+        ([NUMBER, JOB], "bound"),
+        ([JOB, NUMBER, DATE], "bound"),
+        ([JOB, {"type": "boolean"}, NUMBER], "unit"),
+        ([NUMBER, BINNED, JOB], "unit"),
+        ([JOB], "unit"),
+        ([JOB, NUMBER, {"type": "ignore"}, {"type": "ignore"}], "bound"),
+    ],
+)
+def test_how_rows_are_scaled_follows_from_the_schema(columns, scaling):
+    schema = {"columns": {f"x{k}": column for k, column in enumerate(columns)}}
+    assert PublicTableEncoder(schema).scaling == scaling
+    for rows in ("unit", "bound"):  # what is asked for, or stored, is done
+        assert PublicTableEncoder(schema, rows=rows).scaling == rows
+
+
+def test_a_table_of_numbers_keeps_its_content():
+    ages = [18, 40, 58, 60, 80, 100]
+    encoder = PublicTableEncoder({"columns": {"age": NUMBER}})
+    assert len(np.unique(encoder.transform({"age": ages})[:, 0])) == len(ages)
 
 
 def test_rows_are_treated_one_by_one():

@@ -47,6 +47,11 @@ class Column:
         """The largest squared norm of one cell's features."""
         return 1.0
 
+    @property
+    def constant_norm(self) -> bool:
+        """Whether all values have features of the same norm, 1: where the kind says so."""
+        return False
+
     def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
         """The features of every cell, and which cells held no value."""
         raise TypeError(f"{type(self).__name__} states no values")
@@ -92,6 +97,10 @@ class Number(Column):
         if self.bins is None:
             return [self.name]
         return [f"{self.name}#{k}" for k in range(1, self.bins + 1)]
+
+    @property
+    def constant_norm(self) -> bool:
+        return self.bins is not None
 
     def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
         low, high = self.bounds
@@ -172,6 +181,10 @@ class Category(Column):
         names = [f"{self.name}={value}" for value in self.categories]
         return [*names, f"{self.name}=(other)"] if self.other else names
 
+    @property
+    def constant_norm(self) -> bool:
+        return True
+
     def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
         known, unknown = len(self.categories), -1
         labels = [as_label(cell) for cell in listed(cells)]
@@ -202,6 +215,10 @@ class Boolean(Column):
     @property
     def features(self) -> list[str]:
         return [self.name]
+
+    @property
+    def constant_norm(self) -> bool:
+        return True
 
     def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
         signs = np.array([_sign(cell) for cell in listed(cells)], dtype=float)

@@ -46,14 +46,20 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         Every column takes ``missing: false`` to save the indicator of missing values, and a
         category ``other: false`` to save the one of unknown values: then such a cell is encoded
         as zeros.
-    rows : {"unit", "bound"}, default "unit"
-        ``"unit"`` scales every row to norm 1. ``"bound"`` divides all rows by the largest norm
-        that any row could have, which keeps the differences between row norms.
+    rows : {"auto", "unit", "bound"}, default "auto"
+        ``"unit"`` scales every row to norm 1, which uses the norm in full and forgets how long the
+        row was: of a single number nothing is left but its sign. ``"bound"`` divides all rows by
+        the largest norm that any row could have, which forgets nothing. ``"auto"`` chooses by the
+        schema alone: ``"unit"`` where most columns are categories, booleans or binned numbers,
+        whose features have norm 1 whatever the value, so that rows differ little in length (by a
+        factor of at most ``sqrt(2)``); else ``"bound"``.
 
     Attributes
     ----------
     data_norm : float
         The norm that no encoded row exceeds: pass it to the estimator.
+    scaling : str
+        ``"unit"`` or ``"bound"``: ``rows``, or what ``"auto"`` chose.
 
     Guarantee
     ---------
@@ -70,10 +76,12 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
     >>> encoder.get_feature_names_out().tolist()
     ['age', 'job=clerk', 'job=nurse', 'job=(other)']
     >>> encoder.transform({"age": [100, 50], "job": ["nurse", "spy"]}).round(3).tolist()
-    [[0.707, 0.0, 0.707, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    [[0.707, 0.0, 0.707, 0.0], [0.0, 0.0, 0.0, 0.707]]
+    >>> encoder.scaling
+    'bound'
     """
 
-    def __init__(self, schema: Mapping[str, Any] | str | Path, *, rows: str = "unit") -> None:
+    def __init__(self, schema: Mapping[str, Any] | str | Path, *, rows: str = "auto") -> None:
         self.schema = schema
         self.rows = rows
 
@@ -85,13 +93,21 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
     @property
     def data_norm(self) -> float:
         """The norm that no encoded row exceeds."""
-        if self.rows not in ("unit", "bound"):
-            raise PlanError(f"rows must be 'unit' or 'bound'; found {self.rows!r}.")
         return 1.0
+
+    @property
+    def scaling(self) -> str:
+        """How rows are scaled, from the schema alone: ``"unit"`` or ``"bound"``."""
+        if self.rows not in ("auto", "unit", "bound"):
+            raise PlanError(f"rows must be 'auto', 'unit' or 'bound'; found {self.rows!r}.")
+        if self.rows != "auto":
+            return self.rows
+        constant = [column.constant_norm for column in self.columns]
+        return "unit" if 2 * sum(constant) > len(constant) else "bound"
 
     def fit(self, X: Any = None, y: Any = None) -> PublicTableEncoder:
         """Check the schema; the table is not looked at."""
-        _ = self.data_norm
+        _ = self.scaling
         self.n_features_out_ = len(self.get_feature_names_out())
         return self
 
@@ -120,7 +136,7 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
                 "Correct the schema, or mark the column as 'ignore'."
             )
         encoded = np.hstack([column.encode(cells[column.name]) for column in columns])
-        if self.data_norm and self.rows == "bound":
+        if self.scaling == "bound":
             return encoded / math.sqrt(sum(column.square_norm for column in columns))
         norms = np.linalg.norm(encoded, axis=1, keepdims=True)
         return encoded / np.where(norms > 0, norms, 1.0)

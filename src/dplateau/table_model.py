@@ -39,7 +39,13 @@ class TableModel:
 
     @classmethod
     def train(
-        cls, table: Any, schema: Mapping[str, Any] | str | Path, target: str, **options: Any
+        cls,
+        table: Any,
+        schema: Mapping[str, Any] | str | Path,
+        target: str,
+        *,
+        rows: str = "auto",
+        **options: Any,
     ) -> TableModel:
         """Train on a table with named columns.
 
@@ -54,10 +60,12 @@ class TableModel:
             As for `PublicTableEncoder`, with the target among its columns.
         target : str
             The column to predict.
+        rows : {"auto", "unit", "bound"}
+            How rows are scaled: see `PublicTableEncoder`.
         **options
             Parameters of the estimator: ``epsilon``, ``delta`` and so on.
         """
-        encoder, column = _split(load_schema(schema), target)
+        encoder, column = _split(load_schema(schema), target, rows)
         estimator = _estimator_for(column, data_norm=encoder.data_norm, **options)
         cells = table.column(target) if hasattr(table, "column") else table[target]
         estimator.fit(encoder.transform(table), column.targets(cells))
@@ -95,7 +103,7 @@ class TableModel:
             "target": self.target,
             **facts,
             "schema": dict(load_schema(self.encoder.schema)),
-            "rows": self.encoder.rows,
+            "rows": self.encoder.scaling,  # what was done, whatever chose it
             "features": self.encoder.get_feature_names_out().tolist(),
             # Coefficients are made from these again: what predicts is what was certified.
             "weights": model.weights_.tolist(),
@@ -178,7 +186,7 @@ def check_directory(directory: str | Path, *, force: bool) -> Path:
     return directory
 
 
-def _split(schema: dict[str, Any], target: str) -> tuple[PublicTableEncoder, Column]:
+def _split(schema: dict[str, Any], target: str, rows: str) -> tuple[PublicTableEncoder, Column]:
     """The encoder of all other columns, and the target's column."""
     columns = dict(schema["columns"])
     if target not in columns:
@@ -186,8 +194,14 @@ def _split(schema: dict[str, Any], target: str) -> tuple[PublicTableEncoder, Col
             f"the target {target!r} is not in the schema, whose columns are "
             f"{', '.join(map(repr, columns))}. Describe it there: its categories or bounds."
         )
-    column = column_from_dict(target, columns.pop(target))
-    return PublicTableEncoder({"columns": columns}).fit(), column
+    facts = columns.pop(target)
+    if isinstance(facts, Mapping) and facts.get("type") == "ignore":
+        raise PlanError(
+            f"the target {target!r} is marked 'ignore' in the schema. Describe it there: a "
+            "category with its categories, a boolean, or a number with its bounds."
+        )
+    column = column_from_dict(target, facts)
+    return PublicTableEncoder({"columns": columns}, rows=rows).fit(), column
 
 
 def _estimator_for(column: Column, **options: Any) -> PrivateLinearModel:

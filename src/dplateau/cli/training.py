@@ -79,6 +79,13 @@ def train(
         str | None,
         typer.Option(help="Train so long, such as 10m, at the same privacy however long it is."),
     ] = None,
+    rows: Annotated[
+        str,
+        typer.Option(
+            help="How encoded rows are scaled: unit (to norm 1), bound (all alike, by the largest "
+            "norm possible), or auto: chosen by the schema's column types."
+        ),
+    ] = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -99,6 +106,7 @@ def train(
         read_table(table, [*used, *([target] if target not in used else [])]),
         facts,
         target,
+        rows=rows,
         epsilon=epsilon,
         delta=delta,
         neighboring_relation=relation,
