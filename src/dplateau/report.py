@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau import wording
+from dplateau.auditing.section import VIOLATED, Section
 from dplateau.certificate import Certificate, Check
 from dplateau.claims import number
 from dplateau.errors import DataError
@@ -27,6 +28,7 @@ from dplateau.model_file import CERTIFICATE, MODEL, REPORT, read_document
 from dplateau.pictures import epsilon_picture, tradeoff_picture
 from dplateau.plan import Plan
 
+_FIT = "Fit for release"
 _FACTS = ("feature norm", "classes", "number of records", "domain")
 _SIGNATURES = (
     "No hyper-parameter was tuned on these records, or that tuning was accounted for as well.",
@@ -61,7 +63,8 @@ def write_report(
     out : path, optional
         Where to write; ``report.html`` beside the certificate unless given.
     audit : path, optional
-        The section that ``dplateau audit --html`` wrote, to be shown in the report.
+        The section that ``dplateau audit --html`` wrote, to be shown in the report. One of another
+        plan, or one that was edited, is refused.
 
     Returns
     -------
@@ -78,11 +81,8 @@ def write_report(
     model = source.with_name(MODEL)
     verification = certificate.verify(read_model(model) if model.is_file() else None)
     target = Path(out) if out is not None else source.with_name(REPORT)
-    page = render(
-        certificate,
-        audit="" if audit is None else _audit_section(Path(audit)),
-        checks=verification.checks,
-    )
+    section = None if audit is None else _audit_of(certificate, Path(audit))
+    page = render(certificate, audit=section, checks=verification.checks)
     try:
         target.write_text(page, encoding="utf-8")
     except OSError as trouble:
@@ -110,26 +110,32 @@ def read_model(path: str | Path) -> NDArray[np.float64] | dict[str, Any]:
         ) from None
 
 
-def _audit_section(path: Path) -> str:
+def _audit_of(certificate: Certificate, path: Path) -> Section:
     try:
-        text = path.read_text(encoding="utf-8")
+        section = Section.parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
-        text = ""
-    if not text.startswith("<section class='audit") or "<script" in text.lower():
+        raise DataError(f"cannot read an audit from {str(path)!r}. Check the path.") from None
+    except DataError as refusal:
+        raise DataError(f"{path.name}: {refusal}") from None
+    plan = certificate.plan.fingerprint()
+    if section.plan != plan:
         raise DataError(
-            f"{str(path)!r} is not an audit's section. Write one with: dplateau audit --html FILE."
+            f"{path.name} is an audit of another plan: {section.plan[:16]}, and this model's is "
+            f"{plan[:16]}. Audit this one: dplateau audit DIR --html FILE."
         )
-    return text
+    return section
 
 
-def render(certificate: Certificate, *, audit: str = "", checks: Sequence[Check] = ()) -> str:
+def render(
+    certificate: Certificate, *, audit: Section | None = None, checks: Sequence[Check] = ()
+) -> str:
     """The report of a certificate as HTML text, with an audit's section if there is one.
 
     ``checks`` are the ones made before writing it: the page says what was not checked.
     """
     record = certificate.to_dict()
     guarantee, run = record["guarantee"], record["run"]
-    fit = record["fit_for_release"]
+    badge = _badge(record["fit_for_release"], certificate.epsilon, audit)
     page = {
         "title": "Privacy report",
         "heading": "Privacy report of a released model",
@@ -137,8 +143,8 @@ def render(certificate: Certificate, *, audit: str = "", checks: Sequence[Check]
             f"model {record['model']['sha256'][:16]}, {_model_name(certificate.plan)}, "
             f"trained on {wording.records(certificate.plan)}"
         ),
-        "verdict_class": "good" if fit and not wording.is_weak(certificate.epsilon) else "bad",
-        "badge": _badge(fit, certificate.epsilon),
+        "verdict_class": "good" if badge == _FIT else "bad",
+        "badge": badge,
         "statement": _escape(record["statement"]),
         "numbers": _numbers(record),
         "attack": _escape(record["attack"]["words"]),
@@ -154,7 +160,7 @@ def render(certificate: Certificate, *, audit: str = "", checks: Sequence[Check]
         "covered": _items(record["covered"]),
         "not_covered": _items(record["not_covered"]),
         "plan": _rows(_plan_rows(record)),
-        "audit": audit,
+        "audit": "" if audit is None else audit.html,
         "unchecked": _escape(_unchecked(checks)),
         "digest": record["digest"],
         "model": record["model"]["sha256"],
@@ -169,10 +175,12 @@ def render(certificate: Certificate, *, audit: str = "", checks: Sequence[Check]
     return Template(template).substitute(page)
 
 
-def _badge(fit: bool, epsilon: float) -> str:
+def _badge(fit: bool, epsilon: float, audit: Section | None) -> str:
     if not fit:
         return "Not for release"
-    return "Weak guarantee: think twice" if wording.is_weak(epsilon) else "Fit for release"
+    if audit is not None and audit.verdict == VIOLATED:
+        return "Not for release: an audit contradicts the guarantee"
+    return "Weak guarantee: think twice" if wording.is_weak(epsilon) else _FIT
 
 
 def _unchecked(checks: Sequence[Check]) -> str:

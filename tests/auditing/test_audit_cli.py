@@ -8,6 +8,7 @@ import pytest
 
 import dplateau as dp
 from dplateau.cli import main
+from dplateau.report import write_report
 
 
 @pytest.fixture
@@ -84,7 +85,15 @@ def test_words_and_html(dplateau, tmp_path):
     code, out, _ = dplateau(write_plan(tmp_path), "--repeats", 40, "--html", page)
     assert code == 0
     assert "verdict" in out
-    assert page.read_text(encoding="utf-8").startswith("<section class='audit consistent'")
+    written = page.read_text(encoding="utf-8")
+    assert written.startswith("<section class='audit consistent'")
+    code, _, err = dplateau(write_plan(tmp_path), "--repeats", 40, "--html", page)
+    assert code == 2
+    assert "--force" in err
+    assert page.read_text(encoding="utf-8") == written
+    asked = (write_plan(tmp_path), "--repeats", 40, "--html", page, "--force")
+    assert dplateau(*asked)[0] == 0
+    assert page.read_text(encoding="utf-8") != written
 
 
 def test_trained_model_is_audited_by_its_certificate(dplateau, tmp_path):
@@ -92,10 +101,12 @@ def test_trained_model_is_audited_by_its_certificate(dplateau, tmp_path):
     plan = dp.Plan.from_json(write_plan(tmp_path).read_text()).replace(loss=loss, data_norm=1.0)
     X, y = np.eye(20)[:, :3], np.arange(20) % 2
     dp.run(plan, loss, X, y, certificate=tmp_path / "certificate.json", delta=1e-3)
-    code, out, _ = dplateau(tmp_path, "--repeats", 40, "--json")
+    page = tmp_path / "audit.html"
+    code, out, _ = dplateau(tmp_path, "--repeats", 40, "--json", "--html", page)
     found = json.loads(out)
     assert (code, found["delta"]) == (0, 1e-3)
     assert found["plan"] == plan.to_dict()
+    assert "Audit" in write_report(tmp_path, audit=page).read_text(encoding="utf-8")
 
 
 def test_unwritable_page_is_refused_in_one_line(dplateau, tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau.auditing.section import Section
 from dplateau.certificate import Certificate
 from dplateau.cli import main
 from dplateau.training import noise
@@ -160,16 +161,42 @@ def test_report_refuses_another_model_in_the_directory(dplateau, folder):
     assert "FAIL model" in out
 
 
-def test_an_audit_can_be_shown_in_the_report(dplateau, folder):
+def test_an_audit_can_be_shown_in_the_report(dplateau, folder, certificate):
     section = folder / "audit.html"
-    section.write_text("<section class='audit consistent'><h2>Audit</h2></section>")
+    plan = certificate.plan.fingerprint()
+    section.write_text(Section("consistent", plan, "<h2>Audit</h2>").html)
     code, _, _ = dplateau("report", folder, "--audit", section)
     assert code == 0
-    assert section.read_text() in (folder / "report.html").read_text(encoding="utf-8")
-    section.write_text("<p>something else</p>")
-    code, _, err = dplateau("report", folder, "--audit", section)
-    assert code == 2
-    assert "not an audit's section" in err
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert section.read_text() in page
+    assert "Fit for release" in page
+    section.write_text(Section("violated", plan, "<h2>Audit</h2>").html)
+    assert dplateau("report", folder, "--audit", section)[0] == 0
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Not for release: an audit contradicts the guarantee" in page
+    assert "Fit for release" not in page
+
+
+def test_an_audit_of_another_plan_or_an_edited_one_is_refused(dplateau, folder, certificate):
+    section = folder / "audit.html"
+    plan = certificate.plan.fingerprint()
+    true = Section("violated", plan, "<h2>Audit</h2><p>found: 9</p>").html
+    for text, words in (
+        ("<p>something else</p>", "not an audit's section"),
+        ("<section class='audit consistent'><h2>Audit</h2></section>", "not an audit's section"),
+        (Section("consistent", plan, "<script>x</script>").html, "not an audit's section"),
+        (true.replace("found: 9", "found: 0"), "edited"),
+        (true.replace("audit violated", "audit consistent"), "edited"),
+        (true + "<p>and more</p>", "not an audit's section"),
+        (Section("consistent", 64 * "0", "<h2>Audit</h2>").html, "another plan"),
+    ):
+        section.write_text(text)
+        code, out, err = dplateau("report", folder, "--audit", section)
+        assert (code, out) == (2, "")
+        assert words in err
+        assert len(err.strip().splitlines()) == 1
+    assert not (folder / "report.html").exists()
+    assert dplateau("report", folder, "--audit", folder / "nowhere.html")[0] == 2
 
 
 def test_verify_says_that_no_model_was_given(dplateau, folder):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dplateau.accounting.currencies import gdp_epsilon
+from dplateau.auditing.section import CONSISTENT, VIOLATED, Section
 from dplateau.auditing.statistics import Look
 from dplateau.plan import Plan
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Curve = tuple[tuple[float, ...], tuple[float, ...]]
-
-CONSISTENT = "consistent"
-VIOLATED = "violated"
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class AuditResult:
         return draw(self, ax)
 
     def to_html(self) -> str:
-        """A self-contained ``<section>`` for the report."""
+        """A self-contained ``<section>`` for the report of a model trained by this plan."""
         from dplateau.auditing.figure import svg
 
         rows = "".join(
@@ -129,14 +127,14 @@ class AuditResult:
             for label, value in _rows(self)
         )
         found = "".join(f"<li>{html.escape(violation)}</li>" for violation in self.violations)
-        return (
-            f"<section class='audit {self.verdict}'><h2>Audit</h2>"
+        body = (
+            "<h2>Audit</h2>"
             f"<p>{html.escape(_sentence(self))}</p><table>{rows}</table>"
             f"{f'<ul>{found}</ul>' if found else ''}<figure>{svg(self)}"
             "<figcaption>Errors of the best attack on held-out models. Its curve wobbles by luck; "
             "the dots are what is certain. Privacy forbids the shaded region.</figcaption></figure>"
-            "</section>"
         )
+        return Section(self.verdict, self.plan.fingerprint(), body).html
 
     def _repr_html_(self) -> str:
         return self.to_html()

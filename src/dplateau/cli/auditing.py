@@ -62,6 +62,7 @@ def audit(
     delta: Annotated[float | None, typer.Option(help="Where epsilon is read off.")] = None,
     seed: Annotated[int | None, typer.Option(help="Make the audit reproducible.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a section for the report here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the section there.")] = False,
     records: Annotated[int | None, typer.Option(help="As in `account`.")] = None,
     batches: Annotated[str | None, typer.Option(help="As in `account`.")] = None,
     batch_size: BatchSize = None,
@@ -77,6 +78,8 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Train models with and without a canary; exit code 1 if they contradict the guarantee."""
+    if html is not None and html.exists() and not force:
+        raise DataError(f"{str(html)!r} exists. Choose another name, or pass --force.")
     if source is None:
         plan, stored = _described(
             batches,
