@@ -32,6 +32,7 @@ CONTRACTS = {
         dp.PrivateLogisticRegression(classes=[0, 1, 2, 3], **BUDGET),
         {
             "check_estimators_nan_inf": NOT_FINITE,
+            "check_supervised_y_no_nan": NOT_FINITE,
             "check_dtype_object": DECLARED,
             "check_classifiers_classes": DECLARED,
             "check_classifiers_train": SHAPE,
@@ -42,6 +43,7 @@ CONTRACTS = {
         dp.PrivateLinearSVC(classes=[0, 1], **BUDGET),
         {
             "check_estimators_nan_inf": NOT_FINITE,
+            "check_supervised_y_no_nan": NOT_FINITE,
             "check_estimators_dtypes": DECLARED,
             "check_classifier_data_not_an_array": DECLARED,
             "check_classifiers_classes": DECLARED,

@@ -24,6 +24,7 @@ from dplateau.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch
 from dplateau.certificate import Certificate, Counting
 from dplateau.domains import L2Ball
 from dplateau.errors import DataError, PlanError, non_negative, positive, whole
+from dplateau.estimators.inputs import refuse_unreadable
 from dplateau.estimators.surroundings import warn_of_surroundings
 from dplateau.losses import Loss
 from dplateau.plan import Plan
@@ -262,6 +263,13 @@ class PrivateLinearModel(BaseEstimator):
     def _plan_for(self, X: Any, count: PrivateCount | None) -> Plan:
         """The one place where the number of rows of private data is read."""
         rows, features = X.shape
+        public = self.neighboring_relation != ADD_OR_REMOVE_ONE
+        if public and self.records is not None and self.records != rows:
+            raise DataError(
+                f"records={self.records} was given, and X has {rows} rows. Under "
+                f"{self.neighboring_relation!r} their number is public and taken from X: leave "
+                "records out. It is an upper bound under 'add_or_remove_one'."
+            )
         if count is None:
             return self.plan(rows if self.records is None else self.records, features)
         bound = count_records(count, rows, self.random_state)
@@ -286,6 +294,7 @@ class PrivateLinearModel(BaseEstimator):
             raise DataError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
+        refuse_unreadable(X)
         X = validate_data(self, X, ensure_all_finite=False, **_FEATURES)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
@@ -293,6 +302,7 @@ class PrivateLinearModel(BaseEstimator):
 
     def _features(self, X: Any) -> Any:
         """Features to predict from."""
+        refuse_unreadable(X)
         return validate_data(self, X, reset=False, **_FEATURES)
 
     @property

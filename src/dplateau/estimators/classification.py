@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import Array, PrivateLinearModel
 from dplateau.losses import Logistic, Loss, SmoothedHinge, Softmax
+from dplateau.training.data import which_exist
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,12 +56,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             Rows longer than ``data_norm`` are scaled down to it; one that is not finite
             contributes nothing.
         y : array of shape (records,)
-            Labels among ``classes``.
+            Labels among ``classes``; any other is refused, so clean them against the public
+            classes first. A record without a label (None, NaN) contributes nothing.
         """
         self._check_facts()
         labels = self._labels()
         X, y = self._records(X, y)
-        check_classification_targets(y)
+        if which_exist(y).any():
+            check_classification_targets(y[which_exist(y)])
         self._train(X, y)
         self.classes_ = np.array(labels)
         return self
@@ -198,7 +201,8 @@ class PrivateLinearSVC(PrivateLinearClassifier):
 
     def _records(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         X, y = super()._records(X, y)
-        if type_of_target(y) == "multiclass":
+        labels = y[which_exist(y)]
+        if labels.size and type_of_target(labels) == "multiclass":
             raise DataError(
                 "Only binary classification is supported. The type of the target is multiclass. "
                 "Use PrivateLogisticRegression for more classes."

@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 
 from dplateau.errors import PlanError, as_number
 from dplateau.estimators.base import Array, PrivateLinearModel
+from dplateau.estimators.inputs import as_numbers
 from dplateau.losses import Huber, Loss, SmoothedPinball
 
 
@@ -47,12 +48,13 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             Rows longer than ``data_norm`` are scaled down to it; one that is not finite
             contributes nothing.
         y : array of shape (records,)
-            Targets, clipped to ``target_bounds``.
+            Targets, clipped to ``target_bounds``; a record whose target is not finite contributes
+            nothing.
         """
         self._check_facts()
         middle, half = self._range()
         X, y = self._records(X, y)
-        targets = np.clip((y.astype(np.float64) - middle) / half, -1.0, 1.0)
+        targets = np.clip((as_numbers(y) - middle) / half, -1.0, 1.0)
         self._train(X, targets)
         return self
 

@@ -1,0 +1,80 @@
+"""What estimators refuse before scikit-learn does, which would quote the cells it cannot read.
+
+An error message ends up in logs and tickets. These name dtypes, shapes and columns only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from dplateau.errors import DataError
+
+_ENCODE = "Encode other columns by public facts first (PublicTableEncoder)."
+
+
+def refuse_unreadable(X: Any) -> None:
+    """Refuse features that are no table of numbers, without repeating one of them.
+
+    Examples
+    --------
+    >>> refuse_unreadable([["own"], ["rent"]])
+    Traceback (most recent call last):
+    ...
+    dplateau.errors.DataError: X must hold numbers; found text or objects that are none (dtype \
+<U4). Encode other columns by public facts first (PublicTableEncoder).
+    """
+    if scipy.sparse.issparse(X) or _numbers_alone(X):
+        return
+    try:
+        array = np.asarray(X)
+    except ValueError:  # rows of different lengths, which scikit-learn refuses by shape
+        return
+    if array.dtype.kind == "c":
+        raise DataError(
+            f"Complex data not supported: X has dtype {array.dtype}. Pass real numbers."
+        )
+    if array.ndim != 2:
+        raise DataError(
+            f"X must have two dimensions, records by features; found shape {array.shape}. "
+            "Reshape your data: X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one record."
+        )
+    try:
+        array.astype(np.float64)
+    except ValueError:
+        columns = _named(X)
+        where = f" in column {', '.join(map(repr, columns))}" if columns else ""
+        raise DataError(
+            f"X must hold numbers; found text or objects that are none{where} "
+            f"(dtype {array.dtype}). {_ENCODE}"
+        ) from None
+
+
+def as_numbers(y: NDArray[Any]) -> NDArray[np.float64]:
+    """Targets as floats; text that is no number is refused without repeating it."""
+    try:
+        return y.astype(np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"y must hold numbers; found text or objects that are none (dtype {y.dtype}). "
+            "Convert it, with NaN where there is no number: such a record contributes nothing."
+        ) from None
+
+
+def _numbers_alone(X: Any) -> bool:
+    """Whether all columns of a table, or an array of two dimensions, hold real numbers."""
+    if isinstance(X, np.ndarray):
+        return X.ndim == 2 and X.dtype.kind in "fiub"
+    kinds = [getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", [])]
+    return bool(kinds) and all(kind in "fiub" for kind in kinds)
+
+
+def _named(X: Any) -> list[str]:
+    """The columns of a data frame that are not of a number's type."""
+    if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
+        return []
+    pairs = zip(X.columns, X.dtypes, strict=True)
+    return [str(name) for name, dtype in pairs if getattr(dtype, "kind", "O") not in "fiub"]
