@@ -242,6 +242,14 @@ def test_stored_plans_with_other_fields_are_refused() -> None:
             Plan.from_dict(broken)
 
 
+def test_what_is_missing_is_called_missing() -> None:
+    with pytest.raises(dp.PlanError, match=r"smoothness is missing\. .*set hidden_state=False"):
+        dp.Plan(
+            records=10, batches=dp.FullBatch(), iterations=2, step_size=1.0, lipschitz=1.0,
+            noise_multiplier=1.0,
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("text", ["x", "", "[1, 2]", "3", None])
 def test_what_is_no_stored_plan_is_refused(text):
     with pytest.raises(dp.PlanError, match=r"plan\.to_json"):

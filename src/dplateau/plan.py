@@ -31,6 +31,10 @@ Vector = NDArray[np.float64]
 
 SCHEMA = 1
 EVERYWHERE = Everywhere()
+_SMOOTH = (
+    "Hidden iterates need a smooth loss: give its constant, smooth the loss, or set "
+    "hidden_state=False to claim composition only."
+)
 _NEVER = 1e-12  # a chance of overflow that costs nothing
 
 
@@ -145,16 +149,10 @@ class Plan:
             put(name, non_negative(name, getattr(self, name)))
         if not self.hidden_state and self.smoothness in (None, math.inf):
             put("smoothness", math.inf)
+        elif self.smoothness is None:
+            raise PlanError(f"smoothness is missing. {_SMOOTH}")
         else:
-            put(
-                "smoothness",
-                non_negative(
-                    "smoothness",
-                    math.nan if self.smoothness is None else self.smoothness,
-                    way_out="Hidden iterates need a smooth loss: give its constant, smooth the "
-                    "loss, or set hidden_state=False to claim composition only.",
-                ),
-            )
+            put("smoothness", non_negative("smoothness", self.smoothness, way_out=_SMOOTH))
 
     def _fill_constants_from_loss(self) -> None:
         if self.data_norm is not None:

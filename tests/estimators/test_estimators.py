@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler, normalize
 from sklearn.utils.estimator_checks import check_estimator
@@ -325,6 +325,22 @@ def test_a_search_says_what_it_costs(cancer):
     with pytest.warns(PrivacyWarning, match="makes 5 fits, and each spends epsilon=2"):
         search.fit(X, y)
     assert search.best_estimator_.certificate_.epsilon <= 2.0
+
+
+def test_what_fits_many_times_is_warned_of_once_each_time(cancer):
+    X, y = cancer
+    model = logistic(steps=20)
+    searching = GridSearchCV(model, {"alpha": [0.0, 0.01]}, cv=2)
+    for call, words in (
+        (lambda: searching.fit(X, y), "makes 5 fits"),
+        (lambda: cross_val_score(model, X, y, cv=3), "cross_validate fits once per fold"),
+        (lambda: cross_val_predict(model, X, y, cv=2), "cross_val_predict fits once per fold"),
+    ):
+        for _ in range(2):
+            with pytest.warns(PrivacyWarning, match=words) as said:
+                call()
+            assert len([w for w in said if w.category is PrivacyWarning]) == 1
+    assert dp.PrivacyWarning is PrivacyWarning
 
 
 def test_probabilities_undo_the_clipping():
