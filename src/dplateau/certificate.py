@@ -157,7 +157,7 @@ class Certificate:
             raise CertificateError(f"cannot read a certificate from {path}: {trouble}.") from None
 
     def write(self, path: str | Path) -> Path:
-        """Write the certificate as JSON and return the path."""
+        """Write the certificate as JSON, over what is there, and return the path."""
         path = Path(path)
         path.write_text(self.text, encoding="utf-8")
         return path

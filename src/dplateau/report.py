@@ -81,6 +81,7 @@ def write_report(
     model = source.with_name(MODEL)
     verification = certificate.verify(read_model(model) if model.is_file() else None)
     target = Path(out) if out is not None else source.with_name(REPORT)
+    _check_target(target)
     section = None if audit is None else _audit_of(certificate, Path(audit))
     page = render(certificate, audit=section, checks=verification.checks)
     try:
@@ -88,6 +89,12 @@ def write_report(
     except OSError as trouble:
         raise DataError(f"cannot write {str(target)!r}: {trouble.strerror}.") from None
     return target
+
+
+def _check_target(target: Path) -> None:
+    """A report replaces a page, and nothing else."""
+    if target.is_file() and not target.read_bytes()[:100].lstrip().lower().startswith(b"<!doctype"):
+        raise DataError(f"{str(target)!r} exists and is no report. Choose another name.")
 
 
 def certificate_path(path: str | Path) -> Path:

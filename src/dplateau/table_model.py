@@ -68,7 +68,10 @@ class TableModel:
         encoder, column = _split(load_schema(schema), target, rows)
         estimator = _estimator_for(column, data_norm=encoder.data_norm, **options)
         cells = table.column(target) if hasattr(table, "column") else table[target]
-        estimator.fit(encoder.transform(table), column.targets(cells))
+        features = encoder.transform(table)
+        if features.shape[0] == 0:
+            raise DataError("the table has no rows to train on. Check that it is the right file.")
+        estimator.fit(features, column.targets(cells))
         model = cls(estimator, encoder, target)
         estimator.certificate_ = estimator.certificate_.bound_to(model.to_dict())
         return model
@@ -80,13 +83,19 @@ class TableModel:
 
     def predict(self, table: Any) -> NDArray[Any]:
         """A prediction for every row."""
-        return np.asarray(self.estimator.predict(self.encoder.transform(table)))
+        features = self.encoder.transform(table)
+        if features.shape[0] == 0:
+            return np.asarray(getattr(self.estimator, "classes_", np.empty(0)))[:0]
+        return np.asarray(self.estimator.predict(features))
 
     def predict_proba(self, table: Any) -> NDArray[np.float64] | None:
         """The classes' probabilities for every row; None for a regression."""
         if not hasattr(self.estimator, "predict_proba"):
             return None
-        return np.asarray(self.estimator.predict_proba(self.encoder.transform(table)))
+        features = self.encoder.transform(table)
+        if features.shape[0] == 0:
+            return np.empty((0, len(self.estimator.classes_)))
+        return np.asarray(self.estimator.predict_proba(features))
 
     # -- on disk ----------------------------------------------------------------------------------
 

@@ -135,8 +135,12 @@ def _guarded(path: Path, read: Any) -> Any:
     except OSError:
         raise DataError(f"{path.name} cannot be read. Check its permissions and format.") from None
     except pa.ArrowException:
-        kind = path.suffix[1:].upper()
+        if path.suffix == ".parquet":
+            raise DataError(
+                f"{path.name} is not a readable Parquet file. It may be cut off, or be of another "
+                "format under this name: write it again."
+            ) from None
         raise DataError(
-            f"{path.name} is not a well-formed {kind} table. Check that every row has as many "
+            f"{path.name} is not a well-formed CSV table. Check that every row has as many "
             "cells as the header and that quotes are closed."
         ) from None

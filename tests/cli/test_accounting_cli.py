@@ -8,8 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 import dplateau as dp
+from dplateau.cli import app
+from dplateau.cli.comparing import _EXAMPLES
+from dplateau.comparison import example_settings
 
 OPTIONS = {
     "--records": "2000",
@@ -90,6 +94,9 @@ def test_calibrate_solves_for_iterations() -> None:
     ("changes", "words"),
     [
         ({"step_size": "9"}, "contraction limit"),
+        ({"step_size": "9"}, "or --no-hidden-state to claim"),
+        ({"smoothness": None}, "or pass --no-hidden-state"),
+        ({"iterations": "0"}, "inf"),
         ({"batches": "shuffled"}, "--batches"),
         ({"batch_size": None}, "--batch-size"),
         ({"iterations": "many"}, "--iterations"),
@@ -104,4 +111,21 @@ def test_bad_input_is_one_clear_line_and_exit_code_two(changes, words) -> None:
     assert ran.returncode == 2
     assert ran.stdout == ""
     assert words in ran.stderr
+    assert "hidden_state=" not in ran.stderr
+    assert "math.inf" not in ran.stderr
     assert len(ran.stderr.strip().splitlines()) == 1
+
+
+def test_a_radius_needs_a_diameter_to_start_from() -> None:
+    ran = dplateau("calibrate", "--solve-for", "radius", epsilon="1", diameter=None)
+    assert ran.returncode == 2
+    assert "--diameter" in ran.stderr
+
+
+def test_the_version_and_the_examples_are_told() -> None:
+    runner = CliRunner()
+    told = runner.invoke(app, ["--version"])
+    assert (told.exit_code, told.output) == (0, f"dplateau {dp.__version__}\n")
+    shown = " ".join(runner.invoke(app, ["compare", "--help"]).output.replace("│", " ").split())
+    assert f"instead of options: {', '.join(_EXAMPLES)}." in shown
+    assert set(_EXAMPLES) == set(example_settings())

@@ -235,3 +235,12 @@ def test_verify_and_report_warn_of_a_weak_guarantee(dplateau, certificate, tmp_p
     assert "But it is weak" in out
     code, out, _ = dplateau("report", tmp_path)
     assert (code, out[:14]) == (0, "WEAK GUARANTEE")
+
+
+def test_a_report_replaces_a_report_and_nothing_else(dplateau, folder):
+    before = (folder / "certificate.json").read_text()
+    code, _, err = dplateau("report", folder, "--out", folder / "certificate.json")
+    assert code == 2
+    assert "no report" in err
+    assert (folder / "certificate.json").read_text() == before
+    assert [dplateau("report", folder)[0] for _ in range(2)] == [0, 0]

@@ -289,6 +289,47 @@ def test_wrong_options_are_one_clear_line(dplateau, folder, changes, words):
     assert not (folder / "model").exists()
 
 
+def test_a_table_without_rows_is_one_clear_line_or_no_predictions(dplateau, folder, trained):
+    header = (folder / "people.csv").read_text().splitlines()[0]
+    (folder / "people.csv").write_text(header + "\n")
+    code, out, err = dplateau(*training(folder))
+    assert (code, out) == (2, "")
+    assert "no rows" in err
+    assert len(err.strip().splitlines()) == 1
+    code, out, err = dplateau("predict", trained, folder / "people.csv")
+    assert (code, out.splitlines(), err) == (0, ["rich,p(no),p(yes)"], "")
+    code, out, _ = dplateau("predict", trained, folder / "people.csv", "--json")
+    assert json.loads(out) == {"rich": [], "p(no)": [], "p(yes)": []}
+
+
+def test_no_rows_give_no_numbers(people):
+    model = TableModel.train(people, SCHEMA, "income", epsilon=4.0, delta=1e-6, steps=5)
+    assert model.predict(people[:0]).shape == (0,)
+    assert model.predict_proba(people[:0]) is None
+
+
+def test_records_are_stated_only_where_their_number_is_private(dplateau, folder):
+    code, _, err = dplateau(*training(folder, records=4000))
+    assert code == 2
+    assert "--records goes with --relation add_or_remove_one" in err
+
+
+def test_another_separator_is_named(dplateau, folder):
+    (folder / "people.csv").write_text("age;job\n31;clerk\n")
+    code, out, err = dplateau("schema", folder / "people.csv")
+    assert (code, out) == (2, "")
+    assert "separated by ';'" in err
+    assert "clerk" not in err
+
+
+def test_a_broken_parquet_file_is_not_told_about_quotes(dplateau, folder):
+    (folder / "people.parquet").write_text("age,job")
+    code, _, err = dplateau("schema", folder / "people.parquet")
+    assert code == 2
+    assert "Parquet" in err
+    assert "quotes" not in err
+
+
 def test_predict_refuses_what_is_no_model(dplateau, folder):
     code, _, err = dplateau("predict", folder, folder / "people.csv")
     assert code == 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Private convex models, and exactly how private they are.",
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from dplateau import __version__
+
+        print(f"dplateau {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Private convex models, and exactly how private they are."""
+
 
 _FAMILIES = ("accounting", "auditing", "comparing", "reporting", "training")
 

@@ -131,6 +131,8 @@ def calibrate(
     )
     if solve_for not in searches:
         raise PlanError(f"--solve-for must be one of {list(_TARGETS)}; found {solve_for!r}.")
+    if solve_for == "radius" and diameter is None:
+        raise PlanError("--solve-for radius needs a --diameter to start from: any will do.")
     plan = searches[solve_for](plan, epsilon, delta)
     found = {
         "noise_multiplier": plan.noise_multiplier.largest(1),
@@ -145,12 +147,31 @@ def plan_of(
     kind: str, size: float | None, iterations: str, diameter: float | None, **fields: Any
 ) -> Plan:
     """The plan that the options describe; ``fields`` are its fields as they are."""
-    return Plan(
-        batches=batches_of(kind, size),
-        iterations=iterations_of(iterations),
-        domain=domain_of(diameter),
-        **fields,
-    )
+    released = "hidden_state" in fields  # whether the command has the option
+    if fields.get("smoothness") is None and fields.get("hidden_state", True):
+        way_out = ", or pass --no-hidden-state to claim composition only" if released else ""
+        raise PlanError(
+            "--smoothness is missing: a bound on every record's curvature, which a hidden state "
+            f"needs. Give it{way_out}."
+        )
+    parts = {
+        "batches": batches_of(kind, size),
+        "iterations": iterations_of(iterations),
+        "domain": domain_of(diameter),
+    }
+    try:
+        return Plan(**parts, **fields)
+    except PlanError as refusal:
+        raise PlanError(_in_options(str(refusal), released)) from None
+
+
+def _in_options(text: str, released: bool) -> str:
+    """A refusal's way out in the words of the command line, not of Python."""
+    text = text.replace("math.inf", "inf")
+    if released:
+        text = text.replace("hidden_state=False, --no-hidden-state", "--no-hidden-state")
+        text = text.replace("hidden_state=False", "--no-hidden-state")
+    return text
 
 
 def batches_of(kind: str, size: float | None) -> Batches:

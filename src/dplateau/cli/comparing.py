@@ -24,6 +24,7 @@ from dplateau.cli.accounting import (
 from dplateau.errors import PlanError
 from dplateau.plan import Plan
 
+_EXAMPLES = ("convex", "cyclic", "strongly_convex", "readme")  # of comparison.example_settings
 _REQUIRED = ("records", "batches", "step_size", "noise_multiplier", "lipschitz")
 
 
@@ -32,7 +33,7 @@ def compare(
     delta: Delta = 1e-6,
     example: Annotated[
         str | None,
-        typer.Option(help="A built-in setting instead of options: see dplateau.comparison."),
+        typer.Option(help=f"A built-in setting instead of options: {', '.join(_EXAMPLES)}."),
     ] = None,
     along: Annotated[
         str, typer.Option(help="What varies: iterations, diameter, step_size or batch_size.")

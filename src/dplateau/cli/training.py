@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dplateau.batches import ADD_OR_REMOVE_ONE
 from dplateau.cli import app
 from dplateau.errors import DataError
 
@@ -31,7 +32,9 @@ def schema(
     from dplateau.preprocessing import schema_template
     from dplateau.tables import column_types
 
-    template = schema_template(column_types(table))
+    types = column_types(table)
+    _check_separator(table, list(types))
+    template = schema_template(types)
     if out is None:
         print(json.dumps(template) if as_json else _draft(template))
         return
@@ -45,6 +48,16 @@ def schema(
         f"Wrote {out}: {len(template['columns'])} column names and types, no value of the table. "
         "Fill in bounds and categories from public knowledge."
     )
+
+
+def _check_separator(table: Path, names: list[str]) -> None:
+    """Refuse one column whose name looks like a whole header."""
+    found = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if table.suffix == ".csv" and found is not None:
+        raise DataError(
+            f"{table.name} has one column, named {names[0]!r}: its cells seem to be separated by "
+            f"{found!r}. Write it with commas."
+        )
 
 
 def _draft(template: dict[str, Any]) -> str:
@@ -77,7 +90,9 @@ def train(
     ] = None,
     time_budget: Annotated[
         str | None,
-        typer.Option(help="Train so long, such as 10m, at the same privacy however long it is."),
+        typer.Option(
+            help="Train so long (seconds, or such as 10m), at the same privacy however long it is."
+        ),
     ] = None,
     rows: Annotated[
         str,
@@ -96,6 +111,11 @@ def train(
     from dplateau.tables import read_table
 
     check_directory(out, force=force)
+    if records is not None and relation != ADD_OR_REMOVE_ONE:
+        raise DataError(
+            f"--records goes with --relation {ADD_OR_REMOVE_ONE}, where the number of rows is "
+            f"private; under {relation} the table's own number is public. Leave --records out."
+        )
     facts = load_schema(schema)
     used = [
         name
