@@ -393,6 +393,22 @@ def test_another_version_may_prove_more_but_not_less(certificate):
         assert accepted(other) is holds
 
 
+def test_what_is_not_checked_of_another_version_is_said(certificate):
+    record = certificate.to_dict()
+    record["versions"]["dplateau"] = "0.0.9"
+    record["run"]["noise_source"] = "as that version calls it"
+    record["digest"] = claims.digest({k: v for k, v in record.items() if k != "digest"})
+    unchecked = [
+        c for c in Certificate(json.dumps(record)).verify([0.25, -1.5]).checks if not c.checked
+    ]
+    assert [check.name for check in unchecked] == ["version"]
+    record = certificate_of(some_plan(), seeded=True).to_dict()
+    record["versions"]["dplateau"] = "0.0.9"
+    record["fit_for_release"] = True
+    record["digest"] = claims.digest({k: v for k, v in record.items() if k != "digest"})
+    assert not accepted(record)
+
+
 def test_json_round_trips(certificate, tmp_path):
     path = certificate.write(tmp_path / "certificate.json")
     assert Certificate.read(path) == certificate
