@@ -71,3 +71,9 @@ def test_predictions_come_from_the_certified_weights_and_from_nothing_else():
         np.testing.assert_array_equal(model.predict(X), before)
         model.weights_ = -model.weights_
         assert not np.array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize(("epsilon", "weak"), [(1.0, False), (50.0, True)])
+def test_a_large_budget_is_called_weak_before_any_data(epsilon, weak):
+    model = dp.PrivateLinearRegression(**{**BUDGET, "epsilon": epsilon}, target_bounds=(0, 1))
+    assert ("WEAK" in model.explain(1000, 3)) is weak

@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
 )
 
 from dplateau.accounting.counting import PrivateCount
-from dplateau.accounting.guarantee import account
+from dplateau.accounting.guarantee import WEAK_EPSILON, account
 from dplateau.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch
 from dplateau.certificate import Certificate, Counting
 from dplateau.domains import L2Ball
@@ -161,13 +161,15 @@ class PrivateLinearModel(BaseEstimator):
                 f" Of this epsilon, {counting.count.epsilon:.3g} pays for an upper bound on the "
                 "number of records, which is private: none was stated (records=)."
             )
+        epsilon = counting.epsilon(guarantee)
+        weak = f" WEAK: an epsilon above {WEAK_EPSILON:g}." if epsilon > WEAK_EPSILON else ""
         steps = "any number of" if plan.iterations == math.inf else f"{plan.iterations:,}"
         return (
             f"{type(self).__name__} on {n_samples:,} records: {steps} steps of "
             f"{plan.step_size.largest(1):.3g} with {plan.batches!r} and noise multiplier "
-            f"{plan.noise_multiplier.largest(1):.4g}; epsilon = {counting.epsilon(guarantee):.4g}"
+            f"{plan.noise_multiplier.largest(1):.4g}; epsilon = {epsilon:.4g}"
             f" at delta = {self.delta:g} under {plan.neighboring_relation} "
-            f"(bound: {guarantee.bound}).{counted}"
+            f"(bound: {guarantee.bound}).{weak}{counted}"
         )
 
     def _loss(self) -> Loss:
