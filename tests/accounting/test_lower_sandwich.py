@@ -2,12 +2,15 @@
 
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 
 import dplateau as dp
+from dplateau.schedules import Polynomial
 
 LARGEST_ROUNDING = 1 + 1e-9
+SLOW = pytest.mark.slow
 
 
 def random_plan(rng: random.Random) -> dp.Plan | None:
@@ -54,9 +57,40 @@ def random_plan(rng: random.Random) -> dp.Plan | None:
         return None
 
 
-def check(seed: int, *, strongest: bool) -> None:
+def smooth_steps(rng: random.Random, eta: float, iterations: int) -> object:
+    """A schedule that falls: by a power, along a cosine, or down stairs."""
+    kind = rng.choice(["power", "cosine", "stairs"])
+    if kind == "power":
+        return Polynomial(eta, power=rng.choice([0.3, 0.5, 1.0]))
+    if kind == "cosine":
+        end = rng.choice([0.0, 0.01, 0.3])
+        turn = math.pi / iterations
+        return [eta * (end + (1 - end) * (1 + math.cos(turn * t)) / 2) for t in range(iterations)]
+    width = max(iterations // rng.choice([3, 20]), 1)
+    return [eta * 0.7 ** (t // width) for t in range(iterations)]
+
+
+def smooth_plan(rng: random.Random) -> dp.Plan | None:
+    """A long plan with a falling schedule, in a domain that its walk can cross."""
+    plan = random_plan(rng)
+    if plan is None or plan.diameter == math.inf or plan.strong_convexity > 0:
+        return None
+    iterations = rng.choice([300, 3_000, 30_000])
+    steps = smooth_steps(rng, plan.step_size.largest(1), iterations)
+    try:
+        return plan.replace(iterations=iterations, step_size=steps, hidden_state=True)
+    except dp.PlanError:
+        return None
+
+
+def check(
+    seed: int,
+    *,
+    strongest: bool = False,
+    any_plan: Callable[[random.Random], dp.Plan | None] = random_plan,
+) -> None:
     rng = random.Random(seed)
-    while (plan := random_plan(rng)) is None:
+    while (plan := any_plan(rng)) is None:
         pass
     delta = rng.choice([1e-10, 1e-6, 1e-3, 0.1])
     low = dp.lower_bound(plan, delta, strongest=strongest)
@@ -69,10 +103,21 @@ def check(seed: int, *, strongest: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_sandwich(seed):
-    check(seed, strongest=False)
+    check(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_sandwich_of_falling_schedules(seed):
+    check(seed, any_plan=smooth_plan)
+
+
+@SLOW
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_sandwich_of_more_falling_schedules(seed):
+    check(seed, any_plan=smooth_plan)
+
+
+@SLOW
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_sandwich_wider(seed):
     check(seed, strongest=True)

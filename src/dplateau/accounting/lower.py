@@ -21,7 +21,7 @@ from dplateau.batches import REPLACE_ONE, Cyclic, Poisson
 from dplateau.errors import probability
 from dplateau.plan import Plan
 
-REFINEMENTS = (1, 2)  # of the cuts of a smooth schedule, until the doubts are small:
+REFINEMENTS = (1, 2, 4)  # of the cuts of a smooth schedule, until the doubts are small:
 SETTLED = 1 - 3e-4  # share of epsilon that they leave
 
 

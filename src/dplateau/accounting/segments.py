@@ -25,8 +25,8 @@ MOST_JITTER = 0.005  # of these logarithms, on average,
 _JUMPS = 20  # but for so many steps
 _LOOKS = 2_000
 _RATE = math.pi**2 / 2  # at which walks forget, in the energy that a squared length is the unit of
-LEAST_SEGMENTS = 8
-_USUAL_OCTAVES, _PER_OCTAVE = 30.0, 0.3
+LEAST_SEGMENTS = 4
+_USUAL_OCTAVES, _PER_OCTAVE = 30.0, 0.15
 _UNSEEN = 1e-11  # energy that moves no event
 _LEAST = 1e-9  # of an error that is counted though it is forgotten
 

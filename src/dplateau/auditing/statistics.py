@@ -91,7 +91,9 @@ def mu_lower(false_alarms: ArrayLike, misses: ArrayLike) -> Array:
     """
     a = np.asarray(false_alarms, dtype=np.float64)
     b = np.asarray(misses, dtype=np.float64)
-    return np.asarray(np.maximum(-(ndtri(a) + ndtri(b)), 0.0))
+    tells = a + b < 1  # guessing has errors that add up to 1, and 1 and 0 would be inf - inf
+    mu = -(ndtri(np.where(tells, a, 0.5)) + ndtri(np.where(tells, b, 0.5)))
+    return np.asarray(np.maximum(mu, 0.0))
 
 
 @dataclass(frozen=True)
