@@ -71,13 +71,18 @@ class Table:
         }
 
 
+def levels(etas: Vector) -> float:
+    """How many sizes a table of these steps has."""
+    return math.log(float(etas.max() / etas.min())) / APART
+
+
 def is_tabulable(etas: Vector, spreads: Vector) -> bool:
     """Whether the noise is a fixed multiple of the step size, and a table of few kernels does.
 
     See docs/theory.md#section-9.
     """
     ratio = spreads / etas
-    few = math.log(float(etas.max() / etas.min())) <= APART * MOST_LEVELS
+    few = levels(etas) <= MOST_LEVELS
     even = float(spreads.max()) ** 2 <= MOST_SHARE * float((spreads**2).sum())
     return few and even and bool(np.ptp(ratio) <= 1e-12 * ratio.max())
 

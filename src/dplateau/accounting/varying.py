@@ -28,7 +28,7 @@ from dplateau.accounting.segments import (
     segments,
     smooth_cuts,
 )
-from dplateau.accounting.tabulated import INTERPOLATION, Table, is_tabulable
+from dplateau.accounting.tabulated import INTERPOLATION, Table, is_tabulable, levels
 from dplateau.accounting.walks import WIDTH, Law, suitable_panels, walk
 from dplateau.accounting.worlds import UNFELT, Stage
 from dplateau.batches import Cyclic
@@ -39,7 +39,8 @@ Vector = NDArray[np.float64]
 MOST_WINDOW = 10_000_000  # last steps of a varying schedule that are looked at
 MOST_STEPS = 3_000  # different steps that are followed one by one
 MOST_TABULATED = 40_000  # the same by kernels from a table
-MOST_BUILT = 6e7  # entries of the kernels of all of them
+MOST_BUILT = 2e7  # entries of all kernels that are built
+MOST_APPLIED = 2e9  # and of those from a table, as often as they are used
 _FORGOTTEN = 20.0  # logarithm of how much closer two copies of a walk come in what is followed
 _WHOLLY = 46.0  # the same where nothing is conceded: 1e-20
 
@@ -248,9 +249,11 @@ def varying_interval(plan: Plan, length: float) -> Varying | None:
             if is_smooth(*parts):
                 count = segment_count(parts[1], length)
                 return Varying(plan, length, steps, concedes, position, count)
-            if steps <= MOST_TABULATED and is_tabulable(*parts):
+            entries = _entries(parts[1], length)
+            few = levels(parts[0]) * entries <= MOST_BUILT and steps * entries <= MOST_APPLIED
+            if steps <= MOST_TABULATED and few and is_tabulable(*parts):
                 return Varying(plan, length, steps, concedes, position, 0, tabulated=True)
-            if _affordable(spreads[-steps:], length):
+            if steps <= MOST_STEPS and steps * entries <= MOST_BUILT:
                 return Varying(plan, length, steps, concedes, position, 0)
         length *= 0.8
     return None
@@ -282,9 +285,7 @@ def _position(plan: Plan, etas: Vector, spreads: Vector, length: float) -> int:
     return int(np.argmax(np.bincount(left, weights=remembered)))
 
 
-def _affordable(spreads: Vector, length: float) -> bool:
-    """Whether so many steps can be followed in seconds: small ones need a finer grid."""
+def _entries(spreads: Vector, length: float) -> float:
+    """How many entries a kernel has: small steps need a finer grid."""
     nodes = node_count(length, float(spreads.min()))
-    return bool(
-        spreads.size <= MOST_STEPS and spreads.size * nodes * min(nodes, WIDTH) <= MOST_BUILT
-    )
+    return float(nodes * min(nodes, WIDTH))
