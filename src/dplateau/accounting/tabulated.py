@@ -72,7 +72,10 @@ class Table:
 
 
 def levels(etas: Vector) -> float:
-    """How many sizes a table of these steps has."""
+    """How many sizes a table of these steps has.
+
+    See docs/theory.md#section-9.
+    """
     return math.log(float(etas.max() / etas.min())) / APART
 
 
