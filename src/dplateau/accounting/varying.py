@@ -237,9 +237,11 @@ def varying_interval(plan: Plan, length: float) -> Varying | None:
         reach = widest.lean * total + UNFELT * math.sqrt(float((spreads**2).sum()))
         length = min(length, 2 * (reach + widest.push))
     monotone = Stage(plan, draw(plan), float(etas.max()), 1.0, length).memory >= 0
+    left = np.abs(1 - etas * plan.regularization) if plan.strong_convexity == 0 else 1 + 0 * etas
+    shrinking = -np.log(np.clip(left, 1e-300, 1.0))
     longest = length
     while length > 1e-3 * min(longest, float(spreads.min())):
-        steps = _needed(spreads, length, total, _FORGOTTEN if monotone else _WHOLLY)
+        steps = _needed(spreads, shrinking, length, total, _FORGOTTEN if monotone else _WHOLLY)
         concedes = monotone and steps < total
         if steps:
             parts = etas[-steps:], spreads[-steps:]
@@ -259,10 +261,15 @@ def varying_interval(plan: Plan, length: float) -> Varying | None:
     return None
 
 
-def _needed(spreads: Vector, length: float, total: int, forgotten: float) -> int:
-    """How many last steps forget so much, or all; 0 if those given do not and are not all."""
+def _needed(spreads: Vector, shrinking: Vector, length: float, total: int, forgotten: float) -> int:
+    """How many last steps forget so much, or all; 0 if those given do not and are not all.
+
+    Two copies meet by their noise, or come so close by shrinking that one step's noise hides it.
+    """
     rates = _rates(spreads, length)
-    steps = int(np.searchsorted(np.cumsum(rates[::-1]), forgotten)) + 1
+    hidden = forgotten + math.log1p(length / float(spreads.min()))
+    by_noise = int(np.searchsorted(np.cumsum(rates[::-1]), forgotten))
+    steps = 1 + min(by_noise, int(np.searchsorted(np.cumsum(shrinking[::-1]), hidden)))
     if steps <= spreads.size:
         return steps
     return total if spreads.size == total else 0
