@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,9 +146,8 @@ class Varying:
         ]
         last = (hit, quiet)[kinds[-1]](float(etas[-1]))
         grid = suitable_panels(alike, last, lower=-half, upper=half)
-        start = (-half if right else half) if self.concedes else 0.0
         head = (hit, quiet)[kinds[0]](float(etas[0]))
-        masses = grid.landing(head, np.array([start])).toarray()[0]
+        masses = grid.landing(head, np.array([self._start(right)])).toarray()[0]
         table = Table(grid, float(etas.min()), (hit, quiet))
         masses = table.push(masses, etas[1:-1], kinds[1:-1])
         masses /= masses.sum()
@@ -170,8 +169,11 @@ class Varying:
         self, world: tuple[Programme, Move], *, right: bool, grid: Panels | None = None
     ) -> Law:
         half = self.length / 2
-        start = (-half if right else half) if self.concedes else 0.0
-        return walk(*world, lower=-half, upper=half, start=start, grid=grid)
+        return walk(*world, lower=-half, upper=half, start=self._start(right), grid=grid)
+
+    def _start(self, right: bool) -> float:
+        """Where a world starts: at the end that tells least about it, or at the centre."""
+        return (-0.5 if right else 0.5) * self.length if self.concedes else 0.0
 
     @cached_property
     def _schedule(self) -> tuple[Vector, Vector, NDArray[np.bool_], int]:
@@ -182,7 +184,12 @@ class Varying:
         left = np.arange(self.steps - 1, -1, -1)
         return etas, spreads, left % period == self.position % period, period
 
-    def _worlds(self, extra: float, pieces: int) -> list[tuple[Programme, Move]]:
+    @cached_property
+    def _worlds(self) -> Callable[[float, int], list[tuple[Programme, Move]]]:
+        """Both worlds' steps under an extra pull, in so many pieces: three levels ask for some."""
+        return cache(self._cut)
+
+    def _cut(self, extra: float, pieces: int) -> list[tuple[Programme, Move]]:
         etas, spreads, hits, period = self._schedule
         before = slice(0, self.steps - 1)
         parts = etas[before], spreads[before]
@@ -237,8 +244,9 @@ def varying_interval(plan: Plan, length: float) -> Varying | None:
         reach = widest.lean * total + UNFELT * math.sqrt(float((spreads**2).sum()))
         length = min(length, 2 * (reach + widest.push))
     monotone = Stage(plan, draw(plan), float(etas.max()), 1.0, length).memory >= 0
-    left = np.abs(1 - etas * plan.regularization) if plan.strong_convexity == 0 else 1 + 0 * etas
-    shrinking = -np.log(np.clip(left, 1e-300, 1.0))
+    # Curvature that comes with the batches shrinks by chance: only the regulariser's is counted.
+    shrink = plan.regularization if plan.strong_convexity == 0 else 0.0
+    shrinking = -np.log(np.clip(np.abs(1 - etas * shrink), 1e-300, 1.0))
     longest = length
     while length > 1e-3 * min(longest, float(spreads.min())):
         steps = _needed(spreads, shrinking, length, total, _FORGOTTEN if monotone else _WHOLLY)
