@@ -19,27 +19,10 @@ from dplateau.accounting.counting import PrivateCount
 from dplateau.certificate import Certificate, Counting, fingerprint
 from dplateau.errors import CertificateError, PlanError
 from dplateau.training import noise
+from oracles.runs import Run
 
 DELTA = 1e-6
 SECRET_SEED = 73_205_080
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """The facts of a run that a certificate reads."""
-
-    plan: dp.Plan
-    weights: np.ndarray
-    iterations_run: int = 50
-    seeded: bool = False
-
-    @property
-    def noise_source(self):
-        return noise.SEEDED_SOURCE if self.seeded else noise.SYSTEM_SOURCE
-
-    @property
-    def grid(self):
-        return noise.release_grid(self.plan, self.iterations_run)
 
 
 def some_plan(**changes):

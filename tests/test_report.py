@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import math
 import re
 import sys
@@ -16,7 +15,7 @@ import dplateau as dp
 from dplateau.certificate import Certificate
 from dplateau.errors import CertificateError
 from dplateau.report import render, write_report
-from dplateau.training import noise
+from oracles.runs import Run
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chromium import PROGRAM, Browser
@@ -25,24 +24,6 @@ needs_browser = pytest.mark.skipif(PROGRAM is None, reason="Debian's chromium is
 
 LEAST_LETTERS = 10.5  # pixels, for axis labels on a telephone
 LEAST_CONTRAST = 4.5  # WCAG 2.1, level AA
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """The facts of a run that a certificate reads."""
-
-    plan: dp.Plan
-    weights: np.ndarray
-    iterations_run: int = 2000
-    seeded: bool = False
-
-    @property
-    def noise_source(self):
-        return noise.SEEDED_SOURCE if self.seeded else noise.SYSTEM_SOURCE
-
-    @property
-    def grid(self):
-        return noise.release_grid(self.plan, self.iterations_run)
 
 
 def certificate_of(*, not_covered=(), seeded=False, **changes):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -12,26 +10,7 @@ import pytest
 import dplateau as dp
 from dplateau.auditing.section import Section
 from dplateau.certificate import Certificate
-from dplateau.cli import main
-from dplateau.training import noise
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """The facts of a run that a certificate reads."""
-
-    plan: dp.Plan
-    weights: np.ndarray
-    iterations_run: int = 40
-    seeded: bool = False
-
-    @property
-    def noise_source(self):
-        return noise.SEEDED_SOURCE if self.seeded else noise.SYSTEM_SOURCE
-
-    @property
-    def grid(self):
-        return noise.release_grid(self.plan, self.iterations_run)
+from oracles.runs import Run
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +25,7 @@ def certificate():
         smoothness=1.0,
         regularization=0.1,
     )
-    return Certificate.of(Run(plan, np.array([0.5, 2.0])), 1e-6)
+    return Certificate.of(Run(plan, np.array([0.5, 2.0]), 40), 1e-6)
 
 
 @pytest.fixture
@@ -54,22 +33,6 @@ def folder(certificate, tmp_path):
     certificate.write(tmp_path / "certificate.json")
     np.save(tmp_path / "weights.npy", np.array([0.5, 2.0]))
     return tmp_path
-
-
-@pytest.fixture
-def dplateau(monkeypatch, capsys):
-    """Call the command line in this process: exit code, standard output, standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dplateau", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        return code, *capsys.readouterr()
-
-    return call
 
 
 def test_verify_accepts_what_was_issued(dplateau, folder):
@@ -229,7 +192,7 @@ def test_a_model_file_that_says_a_name_twice_is_refused(dplateau, folder):
 
 def test_verify_and_report_warn_of_a_weak_guarantee(dplateau, certificate, tmp_path):
     plan = certificate.plan.replace(noise_multiplier=0.5)
-    Certificate.of(Run(plan, np.array([0.5, 2.0])), 1e-6).write(tmp_path / "certificate.json")
+    Certificate.of(Run(plan, np.array([0.5, 2.0]), 40), 1e-6).write(tmp_path / "certificate.json")
     code, out, _ = dplateau("verify", tmp_path)
     assert code == 0
     assert "But it is weak" in out

@@ -6,13 +6,11 @@ import csv
 import io
 import json
 import shutil
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from dplateau.cli import main
 from dplateau.table_model import TableModel
 
 SCHEMA = {
@@ -52,23 +50,6 @@ def folder(people, tmp_path):
     people.to_parquet(tmp_path / "people.parquet")
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
     return tmp_path
-
-
-@pytest.fixture
-def dplateau(monkeypatch, capsys):
-    """Call the command line in this process: exit code, standard output, standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dplateau", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
 
 
 def training(folder, table="people.csv", target="rich", **changes):

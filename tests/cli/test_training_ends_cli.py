@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from dplateau.cli import main
 from dplateau.table_model import TableModel
 from dplateau.training import stopping
 
@@ -31,20 +29,13 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def train(monkeypatch, capsys, folder):
-    """The command line in this process: its exit code, standard output and standard error."""
+def train(dplateau, folder):
+    """`dplateau train` on the folder's table."""
 
     def call(*more, target="old"):
         words = [folder / "people.csv", "--schema", folder / "schema.json", "--target", target]
         words += ["--epsilon", 4, "--delta", 1e-6, "--out", folder / "model", *more]
-        monkeypatch.setattr(sys, "argv", ["dplateau", "train", *map(str, words)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
+        return dplateau("train", *words)
 
     return call
 
