@@ -27,7 +27,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 
 types: $(READY)
-	$(BIN)/mypy src/dplateau/plan.py src/dplateau/accounting
+	$(BIN)/mypy src/dplateau/plan src/dplateau/accounting
 
 # The pages' code is run first; a page that shows what is no longer printed fails the build.
 docs: $(READY)

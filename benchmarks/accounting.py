@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution
 
 import dplateau as dp
-from dplateau.accounting import sampled
+from dplateau.accounting.privacy_loss import sampled
 
 
 def best_of(repeats: int, work: Callable[[], object]) -> float:

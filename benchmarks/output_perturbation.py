@@ -17,7 +17,7 @@ from scipy.optimize import brentq, minimize
 from scipy.stats import norm
 
 from benchmarks.datasets import Problem
-from dplateau.losses import Huber, Logistic, Loss, Softmax
+from dplateau.plan.losses import Huber, Logistic, Loss, Softmax
 
 WEIGHT_NORM = 10.0  # the size of weights that the default penalty is balanced for
 

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dplateau import plots
-from dplateau.comparison import Comparison, compare, example_settings
-from dplateau.plan import Plan
+from dplateau.plan.plan import Plan
+from dplateau.report import plots
+from dplateau.report.comparison import Comparison, compare, example_settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

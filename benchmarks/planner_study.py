@@ -18,7 +18,7 @@ import numpy as np
 
 import dplateau as dp
 from benchmarks.datasets import SHARED, Problem, load, missing
-from dplateau import planner
+from dplateau.estimators import planner
 
 RESULTS = Path(__file__).parent / "results" / "planner_study.json"
 IMAGES = Path(__file__).parent.parent / "docs" / "images"

@@ -25,7 +25,7 @@ from dp_accounting.rdp import RdpAccountant
 
 import dplateau as dp
 from benchmarks.store import source
-from dplateau import plots
+from dplateau.report import plots
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBERS = ROOT / "benchmarks" / "results" / "tightness.json"

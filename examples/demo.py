@@ -15,8 +15,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 import dplateau as dp
-from dplateau.report import write_report
-from dplateau.table_model import TableModel
+from dplateau.report.page import write_report
+from dplateau.tables.table_model import TableModel
 
 OUT = Path("out/demo")
 EPSILON, DELTA = 1.0, 1e-5

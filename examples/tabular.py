@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from dplateau.table_model import TableModel
-from dplateau.tables import read_table
+from dplateau.tables.reading import read_table
+from dplateau.tables.table_model import TableModel
 
 SCHEMA = {
     "columns": {

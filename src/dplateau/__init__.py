@@ -7,12 +7,12 @@ growing.
 from importlib import import_module
 from typing import Any
 
-from dplateau import schedules
-from dplateau.batches import Cyclic, FixedSize, FullBatch, Poisson
-from dplateau.domains import Box, Everywhere, L1Ball, L2Ball, Simplex
 from dplateau.errors import DataError, PlanError, PrivacyWarning, StoppedEarlyWarning
-from dplateau.losses import Huber, Logistic, SmoothedHinge, SmoothedPinball, Softmax
-from dplateau.plan import Plan
+from dplateau.plan import batches, domains, losses, schedules
+from dplateau.plan.batches import Cyclic, FixedSize, FullBatch, Poisson
+from dplateau.plan.domains import Box, Everywhere, L1Ball, L2Ball, Simplex
+from dplateau.plan.losses import Huber, Logistic, SmoothedHinge, SmoothedPinball, Softmax
+from dplateau.plan.plan import Plan
 
 __version__ = "0.1.0"
 
@@ -23,21 +23,21 @@ _LAZY = {
     "calibrate": "dplateau.accounting.calibration",
     "most_iterations": "dplateau.accounting.calibration",
     "largest_radius": "dplateau.accounting.calibration",
-    "lower_bound": "dplateau.accounting.lower",
+    "lower_bound": "dplateau.accounting.lower.lower",
     "run": "dplateau.training.run",
     "run_many": "dplateau.training.run",
     "release": "dplateau.training.run",
     "Release": "dplateau.training.run",
-    "suggest_plan": "dplateau.planner",
-    "PublicTableEncoder": "dplateau.preprocessing",
+    "suggest_plan": "dplateau.estimators.planner",
+    "PublicTableEncoder": "dplateau.tables.encoding",
     "PrivateLogisticRegression": "dplateau.estimators",
     "PrivateLinearRegression": "dplateau.estimators",
     "PrivateLinearSVC": "dplateau.estimators",
     "PrivateQuantileRegressor": "dplateau.estimators",
-    "Certificate": "dplateau.certificate",
+    "Certificate": "dplateau.certificate.record",
     "audit": "dplateau.auditing",
 }
-_LAZY_MODULES = {"published": "dplateau.accounting.published", "plots": "dplateau.plots"}
+_LAZY_MODULES = {"published": "dplateau.accounting.published", "plots": "dplateau.report.plots"}
 
 
 def __getattr__(name: str) -> Any:
@@ -61,6 +61,9 @@ __all__ = [  # noqa: RUF022 (the order in which a plan is written)
     "Cyclic",
     "FixedSize",
     "Poisson",
+    "batches",
+    "domains",
+    "losses",
     "schedules",
     "Everywhere",
     "L2Ball",

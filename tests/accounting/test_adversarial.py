@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import dplateau as dp
-from dplateau.accounting import composition as composing
+from dplateau.accounting.bounds import composition as composing
+from dplateau.accounting.bounds.sampled_shift import water_filling
+from dplateau.accounting.bounds.taut_string import worst_mu
 from dplateau.accounting.calibration import _least
-from dplateau.accounting.composed_law import Composition, _condensed
-from dplateau.accounting.currencies import gdp_epsilon
-from dplateau.accounting.loss_law import Mixture, pair_laws
-from dplateau.accounting.sampled import poisson_step
-from dplateau.accounting.sampled_rdp import overflow_mixture_rdp, poisson_rdp
-from dplateau.accounting.sampled_shift import water_filling
-from dplateau.accounting.taut_string import worst_mu
+from dplateau.accounting.privacy_loss.composed import Composition, _condensed
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
+from dplateau.accounting.privacy_loss.distribution import Mixture, pair_laws
+from dplateau.accounting.privacy_loss.sampled import poisson_step
+from dplateau.accounting.privacy_loss.sampled_rdp import overflow_mixture_rdp, poisson_rdp
 
 DELTA = 1e-5
 

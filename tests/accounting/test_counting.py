@@ -8,7 +8,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from dplateau.accounting.counting import DELTA_SHARE, EPSILON_SHARE, PrivateCount
+from dplateau.accounting.record_count import DELTA_SHARE, EPSILON_SHARE, PrivateCount
 from dplateau.errors import PlanError
 
 CASES = [

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dplateau.accounting.currencies import (
+from dplateau.accounting.privacy_loss.conversions import (
     check_delta,
     gdp_delta,
     gdp_epsilon,

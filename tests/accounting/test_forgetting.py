@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 import dplateau as dp
-from dplateau.accounting.forgetting import Survival, VaryingSurvival, survival
+from dplateau.accounting.bounds.forgetting import Survival, VaryingSurvival, survival
 
 STICK = math.sqrt(math.pi / 2)
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dplateau as dp
-from dplateau.accounting.currencies import gdp_epsilon, rdp_epsilon
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, rdp_epsilon
 from oracles.walk import exact_epsilon
 
 KINDS = ["full", "cyclic", "fixed", "poisson"]

@@ -9,9 +9,9 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import ndtr
 
-from dplateau.accounting.composed_law import Composition
-from dplateau.accounting.currencies import gdp_delta, gdp_epsilon
-from dplateau.accounting.loss_law import (
+from dplateau.accounting.privacy_loss.composed import Composition
+from dplateau.accounting.privacy_loss.conversions import gdp_delta, gdp_epsilon
+from dplateau.accounting.privacy_loss.distribution import (
     Mixture,
     gaussian_law,
     pair_laws,

@@ -9,14 +9,14 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
 import dplateau as dp
-from dplateau.accounting import kernels
-from dplateau.accounting.draws import draw, gauss_nodes
-from dplateau.accounting.events import gaussian_bound
-from dplateau.accounting.line import HitSum
-from dplateau.accounting.lower import curved_bound, interval_bound, line_bound, lower_bound
-from dplateau.accounting.moves import Move
-from dplateau.accounting.walks import walk
-from dplateau.accounting.worlds import Stage, curved_interval
+from dplateau.accounting.lower import transitions as kernels
+from dplateau.accounting.lower.draws import draw, gauss_nodes
+from dplateau.accounting.lower.events import gaussian_bound
+from dplateau.accounting.lower.line import HitSum
+from dplateau.accounting.lower.lower import curved_bound, interval_bound, line_bound, lower_bound
+from dplateau.accounting.lower.moves import Move
+from dplateau.accounting.lower.walks import walk
+from dplateau.accounting.lower.worlds import Stage, curved_interval
 
 ADD, REPLACE, ZERO = "add_or_remove_one", "replace_one", "replace_special"
 
@@ -185,8 +185,8 @@ def test_panels_are_converged(monkeypatch):
     move = Move(((0.9, 0.999, -0.02), (0.1, 1.0, 0.2)), 1.0)
     at = np.linspace(-15, 15, 61)
     coarse = walk([(move, 300)], move, lower=-16, upper=16)
-    monkeypatch.setattr("dplateau.accounting.panels.PANEL", 3.0)
-    monkeypatch.setattr("dplateau.accounting.walks._RESOLVED", 0.3)
+    monkeypatch.setattr("dplateau.accounting.lower.panels.PANEL", 3.0)
+    monkeypatch.setattr("dplateau.accounting.lower.walks._RESOLVED", 0.3)
     fine = walk([(move, 300)], move, lower=-16, upper=16)
     assert coarse.masses.size < fine.masses.size
     assert coarse.cdf(at) == pytest.approx(fine.cdf(at), rel=2e-10, abs=1e-14)

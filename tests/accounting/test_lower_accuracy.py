@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import dplateau as dp
-from dplateau.accounting import events, panels, walks
-from dplateau.accounting import varying as varying_module
-from dplateau.accounting.lower import lower_bound
+from dplateau.accounting.lower import events, panels, walks
+from dplateau.accounting.lower import varying as varying_module
+from dplateau.accounting.lower.lower import lower_bound
 
 ACCURACY = 1e-3
 RECORDS = 10**6

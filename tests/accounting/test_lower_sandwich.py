@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import dplateau as dp
-from dplateau.schedules import Polynomial
+from dplateau.plan.schedules import Polynomial
 
 LARGEST_ROUNDING = 1 + 1e-9
 SLOW = pytest.mark.slow

@@ -21,9 +21,9 @@ from dplateau import (
     published,
     schedules,
 )
+from dplateau.accounting.privacy_loss.sampled_rdp import fixed_size_rdp, poisson_rdp
 from dplateau.accounting.published import paper
 from dplateau.accounting.published.bound import setting
-from dplateau.accounting.sampled_rdp import fixed_size_rdp, poisson_rdp
 
 ALPHAS = np.array([1.2, 2.0, 3.5, 10.0, 40.0])
 

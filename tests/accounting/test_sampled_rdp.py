@@ -15,9 +15,9 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dplateau.accounting import renyi_quadrature as quadrature
-from dplateau.accounting.renyi_quadrature import Mixture
-from dplateau.accounting.sampled_rdp import (
+from dplateau.accounting.privacy_loss import renyi_quadrature as quadrature
+from dplateau.accounting.privacy_loss.renyi_quadrature import Mixture
+from dplateau.accounting.privacy_loss.sampled_rdp import (
     fixed_size_rdp,
     mixture_pair_rdp,
     overflow_mixture_rdp,

@@ -13,14 +13,14 @@ import pytest
 from scipy.special import ndtr
 
 import dplateau as dp
-from dplateau.accounting.composed_law import Composition
-from dplateau.accounting.composition import random_batches
-from dplateau.accounting.currencies import gdp_delta
-from dplateau.accounting.forgetting import Survival, survival
-from dplateau.accounting.prices import Gaussian, WithFailure
-from dplateau.accounting.sampled import poisson_step
-from dplateau.accounting.sampled_shift import fixed_size_shift, poisson_shift, water_filling
-from dplateau.accounting.shift import from_common_start
+from dplateau.accounting.bounds.composition import random_batches
+from dplateau.accounting.bounds.forgetting import Survival, survival
+from dplateau.accounting.bounds.sampled_shift import fixed_size_shift, poisson_shift, water_filling
+from dplateau.accounting.bounds.shift import from_common_start
+from dplateau.accounting.privacy_loss.composed import Composition
+from dplateau.accounting.privacy_loss.conversions import gdp_delta
+from dplateau.accounting.privacy_loss.profiles import Gaussian, WithFailure
+from dplateau.accounting.privacy_loss.sampled import poisson_step
 
 EPSILONS = np.array([0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0])
 

@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import minimize
 
 import dplateau as dp
-from dplateau.accounting.currencies import gdp_epsilon
-from dplateau.accounting.shift import Cycle, minimise_over_integers, shift
-from dplateau.accounting.taut_string import worst_mu
+from dplateau.accounting.bounds.shift import Cycle, minimise_over_integers, shift
+from dplateau.accounting.bounds.taut_string import worst_mu
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 
 
 def strongly_convex(c: float, steps: float, *, ratio: float, period: int = 1) -> dp.Plan:

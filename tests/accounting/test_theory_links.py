@@ -15,15 +15,15 @@ LINK = re.compile(r"docs/theory\.md#([\w-]+)")
 # What computes, checks or arranges, but states nothing. A new public name must have a link or be
 # put here, by somebody who has thought about it.
 PLUMBING = {
-    "bounds": {"reference_deltas"},
+    "bounds.families": {"reference_deltas"},
     "calibration": {"scaled_domain"},
-    "composition": {"ratio", "step_ratios", "grouped"},
-    "counting": {"PrivateCount"},  # not part of training: its statement is its docstring
-    "currencies": {"check_delta", "check_epsilon"},
-    "draws": {"gauss_nodes"},
-    "line": {"merged"},
-    "loss_law": {"log_ratio"},
-    "moves": {
+    "bounds.composition": {"ratio", "step_ratios", "grouped"},
+    "record_count": {"PrivateCount"},  # not part of training: its statement is its docstring
+    "privacy_loss.conversions": {"check_delta", "check_epsilon"},
+    "lower.draws": {"gauss_nodes"},
+    "lower.line": {"merged"},
+    "privacy_loss.distribution": {"log_ratio"},
+    "lower.moves": {
         "moves_in",
         "unrolled",
         "steps_in",
@@ -35,12 +35,12 @@ PLUMBING = {
         "mirror_programmes",
         "mirror_images",
     },
-    "panels": {"even_panels", "node_count"},
+    "lower.panels": {"even_panels", "node_count"},
     "published.bound": {"refuse"},
-    "sampled_rdp": {"check_orders"},
-    "segments": {"variation", "runs", "programme"},
-    "varying": {"schedule"},
-    "shift": {"period_of", "minimise_over_integers"},
+    "privacy_loss.sampled_rdp": {"check_orders"},
+    "lower.segments": {"variation", "runs", "programme"},
+    "lower.varying": {"schedule"},
+    "bounds.shift": {"period_of", "minimise_over_integers"},
 }
 MODULES = sorted(
     module.name.removeprefix("dplateau.accounting.")

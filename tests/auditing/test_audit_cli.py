@@ -8,7 +8,7 @@ import pytest
 
 import dplateau as dp
 from dplateau.cli import main
-from dplateau.report import write_report
+from dplateau.report.page import write_report
 
 
 @pytest.fixture

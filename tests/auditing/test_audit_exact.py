@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dplateau import Box, FullBatch, Huber, Plan, Poisson, audit, lower_bound
-from dplateau.accounting.currencies import gdp_epsilon
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.auditing import procedure
 
 HUBER = Huber()

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import dplateau as dp
 from dplateau.cli import app
-from dplateau.cli.comparing import _EXAMPLES
-from dplateau.comparison import example_settings
+from dplateau.cli.compare import _EXAMPLES
+from dplateau.report.comparison import example_settings
 
 OPTIONS = {
     "--records": "2000",

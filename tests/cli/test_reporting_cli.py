@@ -9,7 +9,7 @@ import pytest
 
 import dplateau as dp
 from dplateau.auditing.section import Section
-from dplateau.certificate import Certificate
+from dplateau.certificate.record import Certificate
 from oracles.runs import Run
 
 

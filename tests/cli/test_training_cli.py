@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dplateau.table_model import TableModel
+from dplateau.tables.table_model import TableModel
 
 SCHEMA = {
     "columns": {

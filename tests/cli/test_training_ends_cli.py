@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from dplateau.table_model import TableModel
+from dplateau.tables.table_model import TableModel
 from dplateau.training import stopping
 
 SCHEMA = {

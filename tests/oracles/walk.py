@@ -13,8 +13,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from dplateau.batches import Cyclic, FullBatch
-from dplateau.plan import Plan
+from dplateau.plan.batches import Cyclic, FullBatch
+from dplateau.plan.plan import Plan
 
 
 class Interval:

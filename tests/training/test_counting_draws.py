@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dplateau.accounting.counting import PrivateCount
+from dplateau.accounting.record_count import PrivateCount
 from dplateau.training import noise
-from dplateau.training.counting import count_records, two_sided_geometric
+from dplateau.training.count import count_records, two_sided_geometric
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 2), Fraction(3, 7), Fraction(3, 2), Fraction(0.35)])

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
-from dplateau.accounting.currencies import check_delta
 from dplateau.accounting.guarantee import account
-from dplateau.domains import Domain, Everywhere
+from dplateau.accounting.privacy_loss.conversions import check_delta
 from dplateau.errors import PlanError, positive
-from dplateau.plan import Plan
-from dplateau.schedules import Constant
+from dplateau.plan.domains import Domain, Everywhere
+from dplateau.plan.plan import Plan
+from dplateau.plan.schedules import Constant
 
 _CLOSE = 4e-4  # relative width of the final bracket; a thousandth less must fail
 _NOISIEST = 1e15

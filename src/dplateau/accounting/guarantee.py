@@ -12,15 +12,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplateau.accounting import bounds as families
-from dplateau.accounting.bounds import COMPOSITION, FORGETTING, SHIFT, Chosen
-from dplateau.accounting.currencies import check_delta, check_epsilon, tradeoff_from_profile
-from dplateau.accounting.forgetting import survival
-from dplateau.accounting.hypotheses import hypotheses_of
-from dplateau.accounting.prices import PLD
-from dplateau.accounting.renyi import best_rdp
+from dplateau.accounting.bounds import families
+from dplateau.accounting.bounds.families import COMPOSITION, FORGETTING, SHIFT, Chosen
+from dplateau.accounting.bounds.forgetting import survival
+from dplateau.accounting.bounds.hypotheses import hypotheses_of
+from dplateau.accounting.bounds.renyi import best_rdp
+from dplateau.accounting.privacy_loss.conversions import (
+    check_delta,
+    check_epsilon,
+    tradeoff_from_profile,
+)
+from dplateau.accounting.privacy_loss.profiles import PLD
 from dplateau.errors import PlanError
-from dplateau.plan import Plan
+from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplateau.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, Cyclic
 from dplateau.errors import DataError, PlanError
-from dplateau.losses import Huber, Loss, SmoothedPinball, Softmax
-from dplateau.plan import Plan
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, Cyclic
+from dplateau.plan.losses import Huber, Loss, SmoothedPinball, Softmax
+from dplateau.plan.plan import Plan
 
 Array = NDArray[np.float64]
 Table = tuple[Array, NDArray[Any]]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from dplateau.accounting.guarantee import account
-from dplateau.accounting.lower import lower_bound
+from dplateau.accounting.lower.lower import lower_bound
 from dplateau.auditing.attackers import ATTACKERS, Score, Setting
 from dplateau.auditing.canaries import (
     CANARIES,
@@ -33,8 +33,8 @@ from dplateau.auditing.statistics import (
     roc,
 )
 from dplateau.errors import PlanError, probability, whole
-from dplateau.losses import Loss
-from dplateau.plan import Plan
+from dplateau.plan.losses import Loss
+from dplateau.plan.plan import Plan
 from dplateau.training.run import run_many
 
 Array = NDArray[np.float64]

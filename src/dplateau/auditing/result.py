@@ -8,10 +8,10 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dplateau.accounting.currencies import gdp_epsilon
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.auditing.section import CONSISTENT, VIOLATED, Section
 from dplateau.auditing.statistics import Look
-from dplateau.plan import Plan
+from dplateau.plan.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.auditing.canaries import norm_bound
-from dplateau.losses import Huber, Loss, SmoothedPinball, Softmax
-from dplateau.plan import Plan
+from dplateau.plan.losses import Huber, Loss, SmoothedPinball, Softmax
+from dplateau.plan.plan import Plan
 
 
 def synthetic_table(

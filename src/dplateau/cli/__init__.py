@@ -44,7 +44,7 @@ def _options(
     """Private convex models, and exactly how private they are."""
 
 
-_FAMILIES = ("accounting", "auditing", "comparing", "reporting", "training")
+_FAMILIES = ("account", "audit", "compare", "review", "train")
 
 
 def main() -> None:

@@ -18,18 +18,18 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from dplateau.accounting.counting import PrivateCount
 from dplateau.accounting.guarantee import WEAK_EPSILON, account
-from dplateau.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch
-from dplateau.certificate import Certificate, Counting
-from dplateau.domains import L2Ball
+from dplateau.accounting.record_count import PrivateCount
+from dplateau.certificate.record import Certificate, Counting
 from dplateau.errors import DataError, PlanError, non_negative, positive, whole
 from dplateau.estimators.inputs import refuse_unreadable
+from dplateau.estimators.planner import INTERCEPT, suggest_plan
 from dplateau.estimators.surroundings import warn_of_surroundings
-from dplateau.losses import Loss
-from dplateau.plan import Plan
-from dplateau.planner import INTERCEPT, suggest_plan
-from dplateau.training.counting import count_records
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch
+from dplateau.plan.domains import L2Ball
+from dplateau.plan.losses import Loss
+from dplateau.plan.plan import Plan
+from dplateau.training.count import count_records
 from dplateau.training.run import release
 
 Array = NDArray[np.float64]

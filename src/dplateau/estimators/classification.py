@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import Array, PrivateLinearModel
-from dplateau.losses import Logistic, Loss, SmoothedHinge, Softmax
+from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
 from dplateau.training.data import which_exist
 
 

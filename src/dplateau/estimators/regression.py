@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from dplateau.errors import PlanError, as_number
 from dplateau.estimators.base import Array, PrivateLinearModel
 from dplateau.estimators.inputs import as_numbers
-from dplateau.losses import Huber, Loss, SmoothedPinball
+from dplateau.plan.losses import Huber, Loss, SmoothedPinball
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

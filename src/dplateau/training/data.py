@@ -14,15 +14,15 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dplateau.batches import ADD_OR_REMOVE_ONE
 from dplateau.errors import DataError, PlanError
-from dplateau.losses import Huber, Logistic, Loss, SmoothedHinge, SmoothedPinball, Softmax
-from dplateau.plan import Plan
-from dplateau.refusals import refuse_clipped_softmax
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE
+from dplateau.plan.checks import refuse_clipped_softmax
+from dplateau.plan.losses import Huber, Logistic, Loss, SmoothedHinge, SmoothedPinball, Softmax
+from dplateau.plan.plan import Plan
 from dplateau.training import slopes
 from dplateau.training.kernels import Problem
 from dplateau.training.rows import TILE, bound_rows, bounded_norms
-from dplateau.training.tables import dense_from_table, mapped_bytes, release_pages, spool_parquet
+from dplateau.training.sources import dense_from_table, mapped_bytes, release_pages, spool_parquet
 
 _CODES: dict[type[Loss], tuple[int, tuple[str, ...]]] = {
     Logistic: (slopes.LOGISTIC, ()),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dplateau.batches import Batches, FixedSize, Poisson
-from dplateau.domains import Box, Domain, Everywhere, L1Ball, L2Ball, Simplex
 from dplateau.errors import PlanError
-from dplateau.plan import Plan
+from dplateau.plan.batches import Batches, FixedSize, Poisson
+from dplateau.plan.domains import Box, Domain, Everywhere, L1Ball, L2Ball, Simplex
+from dplateau.plan.plan import Plan
 from dplateau.training import projections, sampling
 from dplateau.training.kernels import Motion
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from randomgen import AESCounter
 
 from dplateau.errors import PlanError
-from dplateau.plan import Plan
+from dplateau.plan.plan import Plan
 
 Seed = int | np.random.SeedSequence | np.random.Generator | np.random.RandomState | None
 Streams = tuple[np.random.Generator, np.random.Generator]

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.errors import PlanError, whole
-from dplateau.losses import Loss
-from dplateau.plan import Plan
+from dplateau.plan.losses import Loss
+from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.checkpoint import Checkpoint
 from dplateau.training.progress import Progress, preparing
@@ -189,7 +189,7 @@ def release(
         grid=grid,
     )
     if certificate is not None and delta is not None:
-        from dplateau.certificate import Certificate
+        from dplateau.certificate.record import Certificate
 
         Certificate.of(outcome, delta).write(certificate)
     if keeper is not None:

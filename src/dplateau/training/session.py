@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.losses import Loss
-from dplateau.plan import Plan
+from dplateau.plan.losses import Loss
+from dplateau.plan.plan import Plan
 from dplateau.training import data, kernels, noise, sampling
 from dplateau.training.motion import motion_of
 from dplateau.training.rows import TILE
-from dplateau.training.tables import mapped_bytes, release_pages
+from dplateau.training.sources import mapped_bytes, release_pages
 from dplateau.training.team import Crew, dismiss
 
 Array = NDArray[np.float64]

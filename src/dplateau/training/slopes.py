@@ -1,4 +1,4 @@
-"""Derivatives of the losses by their scores, compiled: `dplateau.losses` in loops over a block."""
+"""Derivatives of the losses by their scores, compiled: `plan.losses` in loops over a block."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from datetime import datetime
 from types import FrameType
 
 from dplateau.errors import PlanError, StoppedEarlyWarning
-from dplateau.plan import Plan
-from dplateau.schedules import Explicit
+from dplateau.plan.plan import Plan
+from dplateau.plan.schedules import Explicit
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([hms])")

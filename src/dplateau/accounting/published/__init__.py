@@ -36,7 +36,7 @@ from dplateau.accounting.published.peers import (
     ye_shokri,
 )
 from dplateau.errors import PlanError
-from dplateau.plan import Plan
+from dplateau.plan.plan import Plan
 
 BOUNDS: dict[str, Callable[[Plan], PublishedBound]] = {
     "altschuler_talwar": altschuler_talwar,

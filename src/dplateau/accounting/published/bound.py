@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
-from dplateau.accounting.currencies import (
+from dplateau.accounting.privacy_loss.conversions import (
     check_delta,
     gdp_epsilon,
     rdp_epsilon,
     rdp_epsilon_simple,
 )
-from dplateau.batches import REPLACE_SPECIAL, Batches
 from dplateau.errors import PlanError
-from dplateau.plan import Plan
+from dplateau.plan.batches import REPLACE_SPECIAL, Batches
+from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 Curve = Callable[[Vector], Vector]

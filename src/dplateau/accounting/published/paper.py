@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from dplateau.accounting.privacy_loss.sampled_rdp import overflow_mixture_rdp, poisson_rdp
 from dplateau.accounting.published.bound import (
     AS_PUBLISHED,
     PROVED,
@@ -20,11 +21,10 @@ from dplateau.accounting.published.bound import (
     refuse,
     setting,
 )
-from dplateau.accounting.sampled_rdp import overflow_mixture_rdp, poisson_rdp
-from dplateau.batches import REPLACE_ONE, Cyclic, FixedSize, FullBatch, Poisson
 from dplateau.errors import non_negative, probability
-from dplateau.plan import Plan
-from dplateau.schedules import Polynomial
+from dplateau.plan.batches import REPLACE_ONE, Cyclic, FixedSize, FullBatch, Poisson
+from dplateau.plan.plan import Plan
+from dplateau.plan.schedules import Polynomial
 
 REFERENCE = (
     "Altschuler and Talwar, Privacy of Noisy Stochastic Gradient Descent: More Iterations without "

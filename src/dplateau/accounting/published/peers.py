@@ -8,9 +8,14 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import logsumexp
 
-from dplateau.accounting.composed_law import Composition
-from dplateau.accounting.currencies import gdp_epsilon
-from dplateau.accounting.loss_law import LossLaw, gaussian_law, symmetrised_subsampling_law
+from dplateau.accounting.privacy_loss.composed import Composition
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
+from dplateau.accounting.privacy_loss.distribution import (
+    LossLaw,
+    gaussian_law,
+    symmetrised_subsampling_law,
+)
+from dplateau.accounting.privacy_loss.sampled_rdp import fixed_size_rdp
 from dplateau.accounting.published.bound import (
     AS_PUBLISHED,
     PROVED,
@@ -21,9 +26,8 @@ from dplateau.accounting.published.bound import (
     setting,
 )
 from dplateau.accounting.published.paper import original_cost
-from dplateau.accounting.sampled_rdp import fixed_size_rdp
-from dplateau.batches import Cyclic, FixedSize, FullBatch
-from dplateau.plan import Plan
+from dplateau.plan.batches import Cyclic, FixedSize, FullBatch
+from dplateau.plan.plan import Plan
 
 FELDMAN = (
     "Feldman, Mironov, Talwar and Thakurta, Privacy Amplification by Iteration, FOCS 2018, "

@@ -1,0 +1,1 @@
+"""One family of theorems a file."""

@@ -1,0 +1,106 @@
+"""The price of the last steps from a common start, all iterates released (theory, section 3)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price
+from dplateau.accounting.privacy_loss.sampled import displacement_chance, step_laws
+from dplateau.plan.batches import Cyclic, FullBatch
+from dplateau.plan.plan import Plan
+
+Vector = NDArray[np.float64]
+
+LONGEST = 4_000_000  # steps of a varying schedule that are looked at one by one
+_GROUPS = 48  # distinct steps that are composed apart; more are rounded up to these
+_LARGEST_STEP = 400.0  # noise deviations per step beyond which sampling is not credited
+
+
+def composition(plan: Plan, last: float = math.inf) -> Price:
+    """What the last ``min(last, iterations)`` steps cost when every iterate is released.
+
+    See docs/theory.md#section-3.
+
+    Full and cyclic batches: ``mu^2 = sum over hits of (s/varsigma)^2``, the record in the worst
+    position. Random batches: the sampled mechanism of each step, composed numerically.
+    """
+    steps = min(last, plan.iterations)
+    if isinstance(plan.batches, (FullBatch, Cyclic)):
+        return Gaussian(deterministic_mu(plan, steps))
+    if math.isinf(steps):
+        return Gaussian(math.inf)
+    return random_batches(plan, [(u, 0.0, copies) for u, copies in step_ratios(plan, int(steps))])
+
+
+def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
+    """Sampled steps given as ``(u, a, copies)``: see `dplateau.accounting.privacy_loss.sampled`.
+
+    See docs/theory.md#section-3.
+    """
+    doubled = 2.0 if displacement_chance(plan) > 0 else 1.0
+    crude = math.sqrt(sum(copies * (a + doubled * u) ** 2 for u, a, copies in steps))
+    if any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
+        return Gaussian(crude)
+    return Composed(tuple((step_laws(plan, u, a), copies) for u, a, copies in steps), crude)
+
+
+def ratio(plan: Plan, noise_multiplier: float) -> float:
+    """``s/varsigma``: one hit in units of the noise; the step size cancels."""
+    if noise_multiplier == 0:
+        return math.inf
+    return plan.sensitivity / plan.lipschitz / noise_multiplier
+
+
+def step_ratios(plan: Plan, last: int) -> list[tuple[float, int]]:
+    """``(s/varsigma, how many steps)`` over the last steps, rounded up to a few distinct values."""
+    if plan.noise_multiplier.is_constant:
+        return [(ratio(plan, plan.noise_multiplier.largest(1)), last)]
+    assert isinstance(plan.iterations, int)
+    start = plan.iterations - last
+    if last <= LONGEST or math.isfinite(plan.noise_multiplier.length):  # written out already
+        noise = plan.noise_multiplier.values(start, plan.iterations)
+        return grouped(plan.sensitivity / plan.lipschitz / noise)
+    # A long formula is a decaying polynomial: each block is as noisy as its end at least.
+    edges = np.unique(np.linspace(start, plan.iterations, _GROUPS + 1).astype(np.int64))
+    ends = [float(plan.noise_multiplier.values(int(e) - 1, int(e))[0]) for e in edges[1:]]
+    return [
+        (ratio(plan, noise), int(size)) for noise, size in zip(ends, np.diff(edges), strict=True)
+    ]
+
+
+def grouped(values: Vector) -> list[tuple[float, int]]:
+    """Values with their multiplicities; beyond a few dozen distinct ones, rounded up to those."""
+    distinct, counts = np.unique(values, return_counts=True)
+    if distinct.size <= _GROUPS:
+        return [(float(v), int(n)) for v, n in zip(distinct, counts, strict=True)]
+    # Levels that equalise the error: even in the values, which is where the price is smooth.
+    levels = np.linspace(distinct[0], distinct[-1], _GROUPS + 1)[1:]
+    place = np.searchsorted(levels * (1 + 1e-12), distinct)
+    sums = np.bincount(place, counts, levels.size)
+    return [(float(v), int(n)) for v, n in zip(levels, sums, strict=True) if n > 0]
+
+
+def deterministic_mu(plan: Plan, last: float) -> float:
+    """``mu`` of the last steps of full or cyclic batches, every iterate released.
+
+    See docs/theory.md#section-3.
+    """
+    if math.isinf(last):
+        return math.inf
+    last = int(last)
+    period = 1 if isinstance(plan.batches, FullBatch) else plan.batches.per_epoch(plan.records)
+    if plan.noise_multiplier.is_constant:
+        hits = math.ceil(last / period)
+        return ratio(plan, plan.noise_multiplier.largest(1)) * math.sqrt(hits)
+    if last > LONGEST and math.isinf(plan.noise_multiplier.length):
+        return math.sqrt(
+            sum(math.ceil(copies / period) * u**2 for u, copies in step_ratios(plan, last))
+        )
+    assert isinstance(plan.iterations, int)
+    noise = plan.noise_multiplier.values(plan.iterations - last, plan.iterations)
+    squares = (plan.sensitivity / plan.lipschitz / noise) ** 2
+    by_position = np.bincount(np.arange(last) % period, squares)
+    return math.sqrt(float(by_position.max()))

@@ -1,0 +1,181 @@
+"""Forgetting: how fast a chain loses the memory of where it stood (theory, section 6).
+
+Two copies of the *same* chain, started anywhere in the domain and driven by reflected noise, meet
+fast. Whatever the differing record did earlier than ``R`` steps before the end survives with
+probability at most ``S(R)``, so ``delta <= delta(last R steps) + S(R)`` for every ``T >= R``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.accounting.bounds.composition import LONGEST
+from dplateau.accounting.bounds.shift import period_of
+from dplateau.accounting.privacy_loss.sampled import displacement_chance
+from dplateau.plan.batches import Cyclic, FullBatch
+from dplateau.plan.plan import Plan
+
+Vector = NDArray[np.float64]
+
+_STICK = math.sqrt(math.pi / 2)  # the reflected walk's overshoot, in noise deviations
+
+
+@dataclass(frozen=True)
+class Survival:
+    """``S(R)``: the chance that two copies of the chain have not met in the last ``R`` steps.
+
+    See docs/theory.md#section-6.
+
+    For a constant schedule, in units of the noise deviation.
+
+    Parameters
+    ----------
+    diameter : float
+        ``D/varsigma`` (may be ``inf``).
+    contraction : float
+        ``c`` of either world's step.
+    drift : float
+        Expected displacement per step by the differing record, over ``varsigma``.
+    period : int
+        Steps between two hits (cyclic batches); 1 otherwise.
+    """
+
+    diameter: float
+    contraction: float
+    drift: float
+    period: int = 1
+
+    def __call__(self, steps: float) -> float:
+        """``S(steps)``, an upper bound in [0, 1]."""
+        return min(1.0, self._in_domain(steps), self._contracting(steps))
+
+    def _in_domain(self, steps: float) -> float:
+        """Decay of ``h(r) = sin(omega min(r, D))``, then the meeting bound of the last ``m`` steps.
+
+        ``E[h; not met]`` shrinks by ``lambda = exp(-2 omega^2)`` a step; from distance ``r`` the
+        chance to survive ``m`` steps is at most ``r/sqrt(2 pi m)``, and ``r <= D h(r)/h(D)``.
+        """
+        if math.isinf(self.diameter):
+            return math.inf
+        rate = 2 * self._omega**2
+        m = min(max(1, round(1 / (2 * rate))), steps)
+        return (
+            self._start_in_domain
+            * self.diameter
+            / math.sqrt(2 * math.pi * m)
+            * math.exp(-rate * (steps - m))
+        )
+
+    @property
+    def _omega(self) -> float:
+        return math.pi / (2 * (self.diameter + _STICK))
+
+    @property
+    def _start_in_domain(self) -> float:
+        """``rho = E h(r)/h(D)`` where the window opens: the worlds have been meeting before, too.
+
+        A hit adds at most ``omega s`` to ``h``.
+        """
+        omega = self._omega
+        shrunk = -math.expm1(-2 * omega**2 * self.period)
+        hits = self.drift * self.period
+        return min(1.0, omega * hits / (shrunk * math.sin(omega * self.diameter)))
+
+    def _contracting(self, steps: float) -> float:
+        """With ``c < 1``: ``h(r) = r`` is a martingale until the meeting, times ``c`` a step."""
+        c = self.contraction
+        if c == 1.0:
+            return math.inf
+        if c == 0.0:
+            return 0.0 if steps > 1 else 1.0
+        apart = self.drift * self.period / -math.expm1(self.period * math.log(c))
+        start = min(self.diameter, apart)
+        m = min(max(1, round(-1 / (2 * math.log(c)))), steps)
+        return start / math.sqrt(2 * math.pi * m) * math.exp((steps - m) * math.log(c))
+
+    def steps_for(self, failure: float, most: float) -> float:
+        """The least ``R <= most`` with ``S(R) <= failure``; ``inf`` if there is none."""
+        if self(most) > failure:
+            return math.inf
+        low, high = 0, 1
+        while self(high) > failure:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self(middle) > failure:
+                low = middle
+            else:
+                high = middle
+        return high
+
+
+@dataclass(frozen=True)
+class VaryingSurvival:
+    """``S(R)`` of a varying schedule; ``energy[k]`` sums ``varsigma^2`` over the last ``k``.
+
+    See docs/theory.md#section-6.
+    """
+
+    diameter: float
+    largest: float  # the largest varsigma
+    energy: Vector
+
+    def __call__(self, steps: float) -> float:
+        """``S(steps)``, an upper bound in [0, 1]."""
+        total = float(self.energy[int(steps)])
+        rate = math.pi**2 / (2 * (self.diameter + _STICK * self.largest) ** 2)
+        # The best last stretch has energy 1/(2 rate); it must be a whole number of steps.
+        m = int(np.searchsorted(self.energy, 0.5 / rate))
+        m = min(max(m, 1), int(steps))
+        last = float(self.energy[m])
+        if last == 0:
+            return 1.0
+        meeting = self.diameter / math.sqrt(2 * math.pi * last)
+        return min(1.0, meeting * math.exp(-rate * (total - last)))
+
+    def steps_for(self, failure: float, most: float) -> float:
+        """The least ``R <= most`` with ``S(R) <= failure``; ``inf`` if there is none."""
+        low, high = 0, int(min(most, self.energy.size - 1))
+        if self(high) > failure:
+            return math.inf
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self(middle) > failure:
+                low = middle
+            else:
+                high = middle
+        return high
+
+
+def survival(plan: Plan) -> Survival | VaryingSurvival | None:
+    """``S`` of a plan's chain; None where nothing is forgotten (no domain, no contraction).
+
+    See docs/theory.md#section-6.
+    """
+    diameter = plan.diameter
+    if plan.is_constant:
+        steps = plan.steps(0, 1, both_worlds=True)
+        spread, c = float(steps.spread[0]), float(steps.contraction[0])
+        if spread == 0 or (math.isinf(diameter) and c == 1.0):
+            return None
+        chance, period = _hits(plan)
+        drift = chance * float(steps.shift[0]) / spread
+        return Survival(diameter / spread, c, drift, period)
+    if math.isinf(diameter):
+        return None
+    assert isinstance(plan.iterations, int)
+    first = max(0, plan.iterations - LONGEST)
+    spread_of_steps = plan.steps(first, plan.iterations).spread
+    energy = np.concatenate([[0.0], np.cumsum(spread_of_steps[::-1] ** 2)])
+    return VaryingSurvival(diameter, float(spread_of_steps.max()), energy)
+
+
+def _hits(plan: Plan) -> tuple[float, int]:
+    """Expected hits per step, and the period of a deterministic record."""
+    if isinstance(plan.batches, (FullBatch, Cyclic)):
+        return 1.0 / period_of(plan), period_of(plan)
+    return min(plan.inclusion_probability, 1.0) * (1 + displacement_chance(plan)), 1

@@ -1,0 +1,243 @@
+"""Amplification by iteration for random batches (theory, section 5).
+
+Poisson batches need no splitting of the noise: a step that pays off ``a_k`` of the distance between
+the worlds is the pair ``N(0, 1)`` against ``(1-q) N(a_k, 1) + q N(a_k + s_k, 1)`` in units of its
+noise. Batches of fixed size keep the split, ``G(a) (x) C_q(G(s))^R`` with the noise divided between
+the two factors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio
+from dplateau.accounting.bounds.shift import minimise_over_integers
+from dplateau.accounting.privacy_loss.distribution import gaussian_law
+from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price
+from dplateau.accounting.privacy_loss.sampled import StepLaws, fixed_size_step
+from dplateau.plan.batches import REPLACE_ONE, FixedSize
+from dplateau.plan.plan import Plan
+
+Vector = NDArray[np.float64]
+
+_LEVELS = 12  # groups of payments that are composed apart, each by its average
+_ROUGHLY = 6  # as many suffice to compare windows
+_THETAS = np.geomspace(1e-4, 1e4, 60)
+_SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+class Window(NamedTuple):
+    """The last steps of a plan in units of their noise.
+
+    See docs/theory.md#section-5.
+    """
+
+    hit: Vector  # s_k / varsigma_k
+    weight: Vector  # W_k varsigma_k: what a payment of one noise deviation takes off at the end
+    debt: float  # W_tau D: the distance that must be paid off, seen from the end
+
+
+def window(plan: Plan, last: int) -> Window:
+    """The last ``last`` steps of any schedule, the worlds a diameter apart before them.
+
+    See docs/theory.md#section-5.
+    """
+    if plan.is_constant:
+        steps = plan.steps(0, 1)
+        c, spread = float(steps.contraction[0]), float(steps.spread[0])
+        with np.errstate(under="ignore"):
+            after = c ** np.arange(last - 1, -1, -1.0)
+        hit = np.full(last, float(steps.shift[0]) / spread)
+        return Window(hit, after * spread, c**last * plan.diameter)
+    assert isinstance(plan.iterations, int)
+    steps = plan.steps(plan.iterations - last, plan.iterations)
+    after = np.concatenate([np.cumprod(steps.contraction[:0:-1])[::-1], [1.0]])
+    debt = float(after[0] * steps.contraction[0]) * plan.diameter
+    return Window(steps.shift / steps.spread, after * steps.spread, debt)
+
+
+def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
+    """Payments ``a >= 0`` that minimise ``sum (a + owed)^2`` subject to ``sum weight a = debt``.
+
+    See docs/theory.md#section-5.
+
+    ``a_k = (level * weight_k - owed_k)^+`` with the one level that pays the debt exactly.
+
+    Examples
+    --------
+    >>> water_filling(np.zeros(2), np.array([1.0, 1.0]), 3.0).tolist()
+    [1.5, 1.5]
+    """
+    unit = float(weight.max())  # squares of very small or large lengths leave the range of floats
+    weight, debt = weight / unit, debt / unit
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        starts = np.where(weight > 0, owed / weight, np.inf)
+    order = np.argsort(starts)
+    w, p = weight[order], owed[order]
+    levels = (debt + np.cumsum(p * w)) / np.maximum(np.cumsum(w * w), 1e-300)
+    upper = np.append(starts[order][1:], np.inf)
+    active = int(np.argmax(levels <= upper))
+    paid = np.maximum(levels[active] * weight - owed, 0.0)
+    total = float(weight @ paid)
+    if total < debt:  # by rounding; where nothing is left of the payments, one step makes it
+        best = int(np.argmax(weight))
+        paid[best] += (debt - total) / weight[best] * (1 + 1e-12)
+    return np.asarray(paid)
+
+
+def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
+    """The best window for Poisson batches at this ``delta``: its price and its length.
+
+    See docs/theory.md#section-5.
+    """
+    most = int(min(longest, plan.iterations, _longest_window(plan)))
+    if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
+        return Gaussian(math.inf), math.inf
+    q = min(plan.inclusion_probability, 1.0)
+    length = minimise_over_integers(
+        lambda r: _second_order(plan, q, r), 1, most, points=14, coarse=0.1
+    )
+    # Order two finds the valley; the moments of the law itself find its bottom.
+    lengths = {min(most, max(1, round(length * f))) for f in (0.35, 0.6, 1.0, 1.6, 2.7)}
+    best = min(lengths, key=lambda r: _poisson_price(plan, r, _ROUGHLY).estimate(delta))
+    return _poisson_price(plan, best, _LEVELS), float(best)
+
+
+def _even(plan: Plan) -> bool:
+    """Constant schedule without contraction: every step pays the same."""
+    return plan.is_constant and float(plan.steps(0, 1).contraction[0]) == 1.0
+
+
+def _longest_window(plan: Plan) -> float:
+    """Windows beyond this are never better: contraction has paid the debt by itself."""
+    if _even(plan):
+        return 1e15
+    if not plan.is_constant:
+        return LONGEST
+    c = float(plan.steps(0, 1).contraction[0])
+    return min(LONGEST, math.ceil(60 / -math.log(c)) if c > 0 else 1)
+
+
+def _noisy(plan: Plan) -> bool:
+    return plan.noise_multiplier.smallest(plan.iterations) > 0
+
+
+def _payments(plan: Plan, last: int, q: float) -> tuple[Vector, Vector, Vector]:
+    """``(hit, payment, copies)`` of the distinct steps of a window."""
+    if _even(plan):
+        steps = plan.steps(0, 1)
+        evenly = plan.diameter / float(steps.spread[0]) / last
+        return steps.shift / steps.spread, np.array([evenly]), np.array([float(last)])
+    hit, weight, debt = window(plan, last)
+    return hit, water_filling(q * hit, weight, debt), np.ones(last)
+
+
+def _second_order(plan: Plan, q: float, last: int) -> float:
+    """Renyi divergence of order two of a window, to compare windows by."""
+    u, a, copies = _payments(plan, last, q)
+    if plan.neighboring_relation == REPLACE_ONE:
+        u = u / 2
+    with np.errstate(over="ignore", divide="ignore"):
+        step = np.logaddexp.reduce(
+            [
+                2 * np.log1p(-q) + a * a,
+                math.log(2 * q) + np.log1p(-q) + a * (a + u),
+                2 * math.log(q) + (a + u) ** 2,
+            ]
+        )
+    return (
+        float(step @ copies) if np.all(np.isfinite(step)) else float(((a + u) ** 2) @ copies) + 1e9
+    )
+
+
+def _poisson_price(plan: Plan, last: int, most: int) -> Price:
+    """The price of a window whose payments are averaged over at most ``most`` groups.
+
+    Any payments that pay the whole debt will do (Theorem 5.1): where those of a group are replaced
+    by their average, weighted as the debt is, it is still paid, and never too early.
+    """
+    q = min(plan.inclusion_probability, 1.0)
+    u, a, copies = _payments(plan, last, q)
+    if a.size == 1:
+        return random_batches(plan, [(float(u[0]), float(a[0]), int(copies[0]))])
+    weight = window(plan, last).weight
+    place = np.minimum((a * (most / a.max())).astype(np.intp), most - 1)
+    parts = [np.flatnonzero(place == g) for g in range(most)]
+    return random_batches(
+        plan,
+        [
+            (float(u[part].max()), _average(a[part], weight[part]), part.size)
+            for part in parts
+            if part.size
+        ],
+    )
+
+
+def _average(paid: Vector, weight: Vector) -> float:
+    """One payment for all steps of a group that pays as much of the debt as theirs."""
+    total = float(weight.sum())
+    return float(weight @ paid) / total * (1 + 1e-12) if total > 0 else float(paid.max())
+
+
+def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
+    """The best window and noise split for batches of fixed size: its price and its length.
+
+    See docs/theory.md#section-5.
+
+    ``min sum (a_k/varsigma_k)^2`` subject to ``sum W_k a_k = W_tau D`` is
+    ``(W_tau D)^2 / sum (W_k varsigma_k)^2``.
+    """
+    assert isinstance(plan.batches, FixedSize)
+    most = int(min(longest, plan.iterations, 10**15 if plan.is_constant else LONGEST))
+    if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
+        return Gaussian(math.inf), math.inf
+    q = plan.inclusion_probability
+    hit = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
+    lengths = _lengths(most, fine=plan.is_constant)
+    debts = np.array([_debt(plan, int(r)) for r in lengths])
+    best = (math.inf, 0.5, int(lengths[0]), 0.0)
+    for split in _SPLITS:
+        step = hit / math.sqrt(1 - split)
+        if step > 60:
+            continue
+        law = fixed_size_step(q, step).forward.coarse
+        moments = np.array([law.log_moment(theta) for theta in _THETAS])
+        total = lengths[:, None] * moments + (debts / split)[:, None] * (
+            _THETAS * (_THETAS + 1) / 2
+        )
+        found = ((total - math.log(delta)) / _THETAS).min(axis=1)
+        r = int(np.argmin(found))
+        best = min(best, (float(found[r]), split, int(lengths[r]), float(debts[r])))
+    if math.isinf(best[0]):
+        return Gaussian(math.inf), math.inf
+    _, split, last, debt = best
+    first, step = math.sqrt(debt / split), hit / math.sqrt(1 - split)
+    law = gaussian_law(first)
+    parts = ((StepLaws(law, law), 1), (fixed_size_step(q, step), last))
+    return Composed(parts, math.hypot(first, step * math.sqrt(last))), float(last)
+
+
+def _lengths(most: int, *, fine: bool) -> NDArray[np.int64]:
+    """Window lengths to try: one grid whatever ``most``, so that more steps never cost more."""
+    per_decade = 60 if fine else 16
+    count = 1 + per_decade * math.ceil(math.log10(most + 1))
+    grid = np.floor(10 ** (np.arange(count) / per_decade)).astype(np.int64)
+    return np.unique(np.append(grid[grid <= most], most))
+
+
+def _debt(plan: Plan, last: int) -> float:
+    """``(W_tau D)^2 / sum (W_k varsigma_k)^2`` of the last steps."""
+    if plan.is_constant:
+        steps = plan.steps(0, 1)
+        c, spread = float(steps.contraction[0]), float(steps.spread[0])
+        if c == 0.0:
+            return 0.0
+        log_c2 = 2 * math.log(c)
+        noise = last if log_c2 == 0 else math.expm1(last * log_c2) / math.expm1(log_c2)
+        return (plan.diameter / spread) ** 2 * math.exp(last * log_c2) / noise
+    _, weight, debt = window(plan, last)
+    return debt**2 / float(weight @ weight)

@@ -1,0 +1,200 @@
+"""Amplification by iteration for deterministic batches (theory, section 4).
+
+Shifted interpolation (Bok, Su and Altschuler 2024) turns a debt of distance between the two worlds
+into Gaussian privacy: each step may pay off a part ``a_k`` of it for ``(a_k/varsigma_k)^2``. Full
+batches are cyclic batches with one batch per epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from dplateau.accounting.bounds.composition import LONGEST
+from dplateau.accounting.bounds.taut_string import energy, worst_mu
+from dplateau.plan.batches import Cyclic, FullBatch
+from dplateau.plan.plan import Plan
+
+_FORGOTTEN = 1e-140  # contraction factors below this are cut off before squares underflow
+_FOREVER = 10**18
+
+
+class Shift(NamedTuple):
+    """``mu`` of the shift bound, and the last steps it looks at.
+
+    See docs/theory.md#section-4.
+    """
+
+    mu: float
+    last_steps: float
+
+
+class Cycle(NamedTuple):
+    """A constant schedule in units of the noise: a hit of ``hit`` every ``period`` steps.
+
+    See docs/theory.md#section-4.
+    """
+
+    hit: float  # s / varsigma
+    contraction: float
+    period: int
+
+    def mu(self, hits: float, before: float, start: float) -> float:
+        """``mu`` of a window whose last step is a hit.
+
+        ``hits`` hits, ``before`` steps ahead of the first one, and the two worlds ``start`` noise
+        deviations apart where the window opens. After the first hit the points just before hits lie
+        above their chord, so four points decide the minorant: the origin, the one before the first
+        hit, the one before the last hit, and the end.
+        """
+        c, s, period = self.contraction, self.hit, self.period
+        if c == 0.0:
+            return s
+        length = (hits - 1) * period + 1 + before
+        log_c = math.log(c)
+        opened = start * math.exp(length * log_c)
+        earlier = s * math.exp(period * log_c) * _geometric(period * log_c, hits - 1)
+        x = [self._noise(length, k) for k in (before, length - 1, length)]
+        y = [opened, opened + earlier, opened + earlier + s]
+        points = [(a, b) for a, b in zip(x, y, strict=True) if a > 0]
+        xs, ys = (np.array(side) for side in zip(*points, strict=True))
+        return math.sqrt(float(energy(xs, ys)))
+
+    def _noise(self, length: float, steps: float) -> float:
+        """``x``: discounted noise of the first ``steps`` of a window of ``length`` steps."""
+        log_c2 = 2 * math.log(self.contraction)
+        return math.exp((length - steps) * log_c2) * _geometric(log_c2, steps)
+
+
+def _geometric(log_ratio: float, terms: float) -> float:
+    """``1 + r + ... + r^(terms-1)`` for ``r = e^log_ratio <= 1``."""
+    if log_ratio == 0.0:
+        return terms
+    return math.expm1(terms * log_ratio) / math.expm1(log_ratio)
+
+
+def period_of(plan: Plan) -> int:
+    """Steps between two hits of the same record: 1 for full batches."""
+    if isinstance(plan.batches, FullBatch):
+        return 1
+    assert isinstance(plan.batches, Cyclic)
+    return plan.batches.per_epoch(plan.records)
+
+
+def cycle_of(plan: Plan) -> Cycle:
+    """The constant schedule of a plan, in units of its noise.
+
+    See docs/theory.md#section-4.
+    """
+    steps = plan.steps(0, 1)
+    spread = float(steps.spread[0])
+    hit = float(steps.shift[0]) / spread if spread > 0 else math.inf
+    return Cycle(hit, float(steps.contraction[0]), period_of(plan))
+
+
+def from_common_start(plan: Plan, last: float) -> float:
+    """``mu`` of the last steps when both worlds stand at the same point before them.
+
+    See docs/theory.md#section-4.
+    """
+    last = min(last, plan.iterations)
+    if plan.is_constant:
+        cycle = cycle_of(plan)
+        if not math.isfinite(cycle.hit):
+            return math.inf
+        if math.isinf(last) and cycle.contraction == 1.0:
+            return math.inf
+        hits = math.ceil(min(last, _FOREVER) / cycle.period)
+        return cycle.mu(hits, 0, 0.0)
+    return _window_mu(plan, int(last), 0.0) if last <= LONGEST else math.inf
+
+
+def shift(plan: Plan) -> Shift:
+    """The best shift bound over all windows: a common start, or a start anywhere in the domain.
+
+    See docs/theory.md#section-4.
+
+    Guarantee
+    ---------
+    The last iterates under the two data sets satisfy ``T >= G_mu``, wherever in the data the
+    differing record stands. Past the burn-in the value no longer depends on ``iterations``.
+    """
+    best = Shift(from_common_start(plan, math.inf), plan.iterations)
+    diameter = plan.diameter
+    if math.isinf(diameter) or best.mu == 0.0:
+        return best
+    found = _constant_windows(plan, diameter) if plan.is_constant else _windows(plan, diameter)
+    return min(best, found)
+
+
+def _constant_windows(plan: Plan, diameter: float) -> Shift:
+    cycle = cycle_of(plan)
+    if not math.isfinite(cycle.hit):
+        return Shift(math.inf, plan.iterations)
+    start = diameter / float(plan.steps(0, 1).spread[0])
+    longest = min(plan.iterations, _FOREVER)
+    best = Shift(math.inf, plan.iterations)
+    for before in sorted({0, cycle.period // 4, cycle.period // 2, cycle.period - 1}):
+        most = (longest - 1 - before) // cycle.period + 1
+        if most < 1:
+            continue
+        hits = minimise_over_integers(partial(cycle.mu, before=before, start=start), 1, int(most))
+        length = (hits - 1) * cycle.period + 1 + before
+        best = min(best, Shift(cycle.mu(hits, before, start), length))
+    return best
+
+
+def _windows(plan: Plan, diameter: float) -> Shift:
+    assert isinstance(plan.iterations, int)
+    longest = min(plan.iterations, LONGEST)
+    length = minimise_over_integers(
+        lambda r: _window_mu(plan, r, diameter), 1, longest, points=16, coarse=0.02
+    )
+    return Shift(_window_mu(plan, length, diameter), length)
+
+
+def _window_mu(plan: Plan, last: int, start: float) -> float:
+    """``mu`` of the last steps of any schedule, from worlds ``start`` apart."""
+    assert isinstance(plan.iterations, int)
+    first = plan.iterations - last
+    steps = plan.steps(first, plan.iterations)
+    if not np.all(steps.spread > 0):
+        return math.inf
+    after = np.append(np.cumprod(steps.contraction[:0:-1])[::-1], 1.0)  # W_k
+    lost = int(np.searchsorted(after, _FORGOTTEN))
+    if lost:  # what came earlier can have moved the worlds apart by its hits at most
+        start = min(plan.diameter, start + float(steps.shift[:lost].sum()))
+        steps = type(steps)(*(part[lost:] for part in steps))
+    return worst_mu(
+        steps.shift, steps.spread, steps.contraction, start=start, period=period_of(plan)
+    )
+
+
+def minimise_over_integers(
+    value: Callable[[int], float], low: int, high: int, *, points: int = 48, coarse: float = 0.0
+) -> int:
+    """Where ``value`` is least, for functions with one valley: a geometric scan, then narrowing.
+
+    ``coarse`` is the relative width at which narrowing may stop.
+    """
+    if high <= low:
+        return low
+    grid = sorted({round(float(g)) for g in np.geomspace(max(low, 1), high, points)} | {low, high})
+    values = {g: value(g) for g in grid}
+    best = min(grid, key=lambda g: values[g])
+    place = grid.index(best)
+    left, right = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
+    while right - left > max(2, coarse * left):
+        third = max((right - left) // 3, 1)
+        one, two = left + third, right - third
+        if value(one) <= value(two):
+            right = two
+        else:
+            left = one
+    middle = range(left, right + 1, max(1, (right - left) // 2))
+    candidates: list[int] = [best, *middle]
+    return min(candidates, key=value)

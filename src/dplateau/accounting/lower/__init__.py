@@ -1,0 +1,1 @@
+"""What no bound may go below."""

@@ -1,0 +1,153 @@
+"""What a batch looks like to the differing record: whether it takes part, and with how many others.
+
+See docs/theory.md#section-9.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binom
+
+from dplateau.plan.batches import FixedSize, FullBatch, Poisson
+from dplateau.plan.plan import Plan
+
+# A random number of other records is replaced by a few numbers that share its first moments (Gauss
+# quadrature): five of them are exact to ninth order in (effect of its deviation / noise), which is
+# kept below this.
+MOST_JITTER = 0.1
+_NO_JITTER = 1e-7
+SMALL_JITTER = 0.02  # two numbers will do: exact to third order
+
+
+@dataclass(frozen=True)
+class Count:
+    """The number of *other* records in a batch, which may be random.
+
+    See docs/theory.md#section-9.
+
+    Parameters
+    ----------
+    mean, deviation : float
+    nodes : tuple of (number, probability)
+        Five numbers with the same first ten moments; empty if it is not random.
+    """
+
+    mean: float
+    deviation: float = 0.0
+    nodes: tuple[tuple[float, float], ...] = ()
+
+    def values(self, effect: float) -> tuple[tuple[float, float], ...]:
+        """Numbers and probabilities that stand for it, if its deviation has such an effect."""
+        if effect < _NO_JITTER or not self.nodes:
+            return ((self.mean, 1.0),)
+        if effect < SMALL_JITTER:
+            return ((self.mean - self.deviation, 0.5), (self.mean + self.deviation, 0.5))
+        return self.nodes
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a batch can look like, seen from the differing record.
+
+    See docs/theory.md#section-9.
+
+    Parameters
+    ----------
+    chance : float
+        Probability that the record takes part.
+    with_it, without_it : Count
+        The others, given that it does, and does not.
+    absent : Count
+        The others, in a world that lacks the record.
+    """
+
+    chance: float
+    with_it: Count
+    without_it: Count
+    absent: Count
+
+
+def draw(plan: Plan) -> Draw:
+    """The draw of one step in which the differing record may take part.
+
+    See docs/theory.md#section-9.
+
+    Examples
+    --------
+    >>> plan = Plan(records=100, batches=FixedSize(20), iterations=1, step_size=1.0,
+    ...             noise_multiplier=1.0, lipschitz=1.0, smoothness=1.0)
+    >>> draw(plan).chance, draw(plan).with_it.mean
+    (0.2, 19)
+    """
+    b = plan.batch_size
+    if isinstance(plan.batches, Poisson):
+        return _poisson_draw(plan)
+    if isinstance(plan.batches, FixedSize):
+        others = min(b, plan.records - 1)
+        return Draw(b / plan.records, Count(b - 1), Count(others), Count(others))
+    if isinstance(plan.batches, FullBatch):
+        return Draw(1.0, Count(b - 1), Count(b - 1), Count(b - 1))
+    inside = min(b, plan.records)
+    return Draw(1.0, Count(inside - 1), Count(inside), Count(inside - 1))
+
+
+def _poisson_draw(plan: Plan) -> Draw:
+    """Independent coins, thinned to the cap: a drawn record survives with chance cap/(N+1)."""
+    q, others = min(plan.inclusion_probability, 1.0), plan.records - 1
+    cap = plan.batch_cap
+    centre, reach = others * q, 40 * math.sqrt(others * q * (1 - q)) + 60
+    low, high = max(0, math.floor(centre - reach)), min(others, math.ceil(centre + reach))
+    n = np.arange(low, high + 1, dtype=np.float64)
+    mass = binom.pmf(n, others, q)
+    mass /= mass.sum()
+    survives = np.minimum(1.0, cap / (n + 1))
+    chance = q * float(mass @ survives)
+    dropped = q * mass * (1 - survives)
+    without = (1 - q) * mass + dropped
+    return Draw(
+        chance,
+        _count(np.minimum(n, cap - 1), mass * survives),
+        _count(np.minimum(n, cap), without) if chance < 1 else Count(0.0),
+        _count(np.minimum(n, cap), mass),
+    )
+
+
+def _count(values: np.ndarray, mass: np.ndarray) -> Count:
+    mass = mass / mass.sum()
+    mean = float(mass @ values)
+    deviation = math.sqrt(max(0.0, float(mass @ (values - mean) ** 2)))
+    if deviation < 1e-6 * max(1.0, mean):
+        return Count(mean)
+    nodes, shares = gauss_nodes((values - mean) / deviation, mass)
+    return Count(
+        mean,
+        deviation,
+        tuple(zip((mean + deviation * nodes).tolist(), shares.tolist(), strict=True)),
+    )
+
+
+def gauss_nodes(
+    values: np.ndarray, mass: np.ndarray, most: int = 5
+) -> tuple[np.ndarray, np.ndarray]:
+    """A few values and probabilities with the same first moments, by Lanczos' recursion.
+
+    Examples
+    --------
+    >>> nodes, shares = gauss_nodes(np.array([-1.0, 0.0, 1.0]), np.array([0.25, 0.5, 0.25]))
+    >>> [round(float(shares @ nodes**k), 12) for k in range(5)]
+    [1.0, 0.0, 0.5, 0.0, 0.5]
+    """
+    count = min(most, int((mass > 1e-14).sum()))
+    previous, current = np.zeros(mass.size), np.sqrt(mass)
+    diagonal, beside = np.zeros(count), np.zeros(count)
+    for k in range(count):
+        diagonal[k] = current @ (values * current)
+        further = (values - diagonal[k]) * current - (beside[k - 1] if k else 0.0) * previous
+        beside[k] = np.linalg.norm(further)
+        previous, current = current, further / max(beside[k], 1e-300)
+    matrix = np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)
+    nodes, vectors = np.linalg.eigh(matrix)
+    return nodes, vectors[0] ** 2

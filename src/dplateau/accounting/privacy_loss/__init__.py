@@ -1,0 +1,1 @@
+"""Privacy loss distributions, and conversions between notions of privacy."""

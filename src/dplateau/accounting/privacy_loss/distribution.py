@@ -1,0 +1,258 @@
+"""Laws of the privacy loss of one step.
+
+A *loss law* is the distribution of ``log dA/dB`` under ``A`` for one step, as atoms that dominate
+the true pair: every cell of the line is replaced by its two ends so that its mass under both laws
+is kept (connect the dots; Doroshenko et al. 2022). Any ``delta(epsilon)`` computed from
+the atoms is therefore an upper bound. `dplateau.accounting.privacy_loss.composed` composes them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, logsumexp
+
+Vector = NDArray[np.float64]
+
+CELL = 1 / 1024  # width of a cell in noise standard deviations
+_MAX_CELLS = 100_000
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
+_RUN = 16  # atoms that are merged where a bound by moments is enough
+_TAIL = 1e-50  # mass per step and end that may be sent to infinity
+_REACH = math.sqrt(-2 * math.log(_TAIL)) + 1.0  # noise deviations that hold all but that
+_WIDEST = 1 / 32  # cells on which two nodes still integrate a Gaussian to all its digits
+
+
+@dataclass(frozen=True)
+class LossLaw:
+    """Atoms of a privacy loss: ``probs`` at ``losses``, the rest at ``infinity``.
+
+    See docs/theory.md#section-2.
+    """
+
+    losses: Vector
+    probs: Vector
+    infinity: float = 0.0
+
+    def log_moment(self, theta: float) -> float:
+        """``log E e^{theta loss}``, the finite atoms only: ``(alpha - 1) * RDP(alpha)``."""
+        held = self.probs > 0  # a steep theta would see nothing but empty atoms far out
+        exponents = theta * self.losses[held]
+        largest = float(exponents.max())
+        return largest + math.log(float(np.exp(exponents - largest) @ self.probs[held]))
+
+    @cached_property
+    def coarse(self) -> LossLaw:
+        """A law of far fewer atoms that dominates this one, for questions asked many times.
+
+        Runs of atoms are moved to their two ends, which keeps their mass under both laws.
+        """
+        count = self.losses.size
+        if count < 4 * _RUN:
+            return self
+        ends = np.append(np.arange(0, count - 1, _RUN), count - 1)
+        at_ends = self.losses[ends]
+        run = np.minimum(np.arange(count) // _RUN, ends.size - 2)
+        left, width = at_ends[:-1][run], np.diff(at_ends)[run]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            up = np.expm1(left - self.losses) / np.expm1(-width)
+        up = self.probs * np.where(width > 0, np.clip(up, 0.0, 1.0), 1.0)
+        probs = sums(run, self.probs - up, ends.size) + sums(run + 1, up, ends.size)
+        return LossLaw(at_ends, probs, self.infinity)
+
+    def mixed_with(self, other: LossLaw, weight: float) -> LossLaw:
+        """The law of a pair that announces which of two pairs it is: ``other`` with ``weight``."""
+        losses = np.concatenate([self.losses, other.losses])
+        probs = np.concatenate([(1 - weight) * self.probs, weight * other.probs])
+        order = np.argsort(losses, kind="stable")  # windows are read off sorted atoms
+        infinity = (1 - weight) * self.infinity + weight * other.infinity
+        return LossLaw(losses[order], probs[order], infinity)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixture of unit-variance Gaussians on the line; parts of weight zero are left out.
+
+    See docs/theory.md#section-2.
+    """
+
+    weights: tuple[float, ...]
+    means: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        held = [(w, m) for w, m in zip(self.weights, self.means, strict=True) if w > 0]
+        object.__setattr__(self, "weights", tuple(w for w, _ in held))
+        object.__setattr__(self, "means", tuple(m for _, m in held))
+
+    def log_density(self, x: Vector) -> Vector:
+        terms = [
+            math.log(w) - 0.5 * (x - m) ** 2 for w, m in zip(self.weights, self.means, strict=True)
+        ]
+        return np.asarray(np.logaddexp.reduce(terms) - 0.5 * math.log(2 * math.pi))
+
+    def log_tail(self, x: float) -> float:
+        """``log P[X > x]``."""
+        parts = [log_ndtr(m - x) for m in self.means]
+        return float(logsumexp(parts, b=np.array(self.weights)))
+
+    def log_head(self, x: float) -> float:
+        """``log P[X < x]``."""
+        parts = [log_ndtr(x - m) for m in self.means]
+        return float(logsumexp(parts, b=np.array(self.weights)))
+
+
+def log_ratio(upper: Mixture, lower: Mixture, x: Vector) -> Vector:
+    """``log upper/lower`` with full relative accuracy where it is close to zero.
+
+    With ``e_i = m_i x - m_i^2/2`` the ratio is ``(1 + sum w_i expm1(e_i)) / (the same below)``.
+    """
+    return _log_against_standard(upper, x) - _log_against_standard(lower, x)
+
+
+def _log_against_standard(law: Mixture, x: Vector) -> Vector:
+    exponents = [m * x - m * m / 2 for m in law.means]
+    largest = np.max(exponents, axis=0)
+    small = np.abs(exponents).max(axis=0) < 1.0
+    near = np.log1p(
+        sum(
+            w * np.expm1(np.where(small, e, 0.0))
+            for w, e in zip(law.weights, exponents, strict=True)
+        )
+    )
+    far = largest + np.log(
+        sum(w * np.exp(e - largest) for w, e in zip(law.weights, exponents, strict=True))
+    )
+    return np.asarray(np.where(small, near, far))
+
+
+def pair_laws(upper: Mixture, lower: Mixture) -> tuple[LossLaw, LossLaw]:
+    """Loss laws of ``upper`` against ``lower`` and of ``lower`` against ``upper``.
+
+    See docs/theory.md#section-2.
+
+    Needs every mean of ``upper`` to be at least every mean of ``lower``, so that the loss increases
+    along the line.
+    """
+    edges = _edges(min(lower.means) - _REACH, max(upper.means) + _REACH)
+    cells = _Cells(upper, lower, edges)
+    return cells.forward(), cells.backward()
+
+
+def _edges(low: float, high: float) -> Vector:
+    cells = min(math.ceil((high - low) / CELL), _MAX_CELLS)
+    if not high - low < _WIDEST * cells:
+        raise OverflowError(f"{high - low:.3g} noise deviations are not put on a grid")
+    return np.linspace(low, high, cells + 1)
+
+
+class _Cells:
+    """A quadrature over the cells of the line: the loss at their edges and at nodes inside."""
+
+    def __init__(self, upper: Mixture, lower: Mixture, edges: Vector) -> None:
+        self._upper, self._lower, self._edges = upper, lower, edges
+        centres, half = (edges[:-1] + edges[1:]) / 2, np.diff(edges) / 2
+        self._x = centres[:, None] + half[:, None] * _NODES
+        self._weight = half[:, None] * _WEIGHTS
+        self.at_edges = log_ratio(upper, lower, edges)
+        inside = log_ratio(upper, lower, self._x)
+        self.inside = np.clip(inside, self.at_edges[:-1, None], self.at_edges[1:, None])
+
+    def mass(self, law: Mixture) -> Vector:
+        """What the nodes hold of a law."""
+        return np.asarray(self._weight * np.exp(law.log_density(self._x)))
+
+    def forward(self) -> LossLaw:
+        """Of the upper law against the lower one."""
+        return _ends_of_cells(
+            self.mass(self._upper),
+            self.inside,
+            self.at_edges,
+            below=math.exp(self._upper.log_head(self._edges[0])),
+            above=math.exp(self._upper.log_tail(self._edges[-1])),
+        )
+
+    def backward(self) -> LossLaw:
+        """Of the lower law against the upper one."""
+        return _ends_of_cells(
+            self.mass(self._lower)[::-1, ::-1],
+            -self.inside[::-1, ::-1],
+            -self.at_edges[::-1],
+            below=math.exp(self._lower.log_tail(self._edges[-1])),
+            above=math.exp(self._lower.log_head(self._edges[0])),
+        )
+
+
+def _ends_of_cells(
+    mass: Vector, inside: Vector, at_edges: Vector, *, below: float, above: float
+) -> LossLaw:
+    """Move each cell's mass to its ends, keeping its mass under both laws of the pair.
+
+    The part that goes to the upper end is ``E[1 - e^{left - loss}] / (1 - e^{left - right})``. What
+    lies below the line is raised to its first point, what lies above is sent to infinity.
+    """
+    left, right = at_edges[:-1], at_edges[1:]
+    per_cell = mass.sum(axis=1)
+    width = right - left
+    with np.errstate(invalid="ignore", divide="ignore"):
+        up = (mass * -np.expm1(left[:, None] - inside)).sum(axis=1) / -np.expm1(-width)
+    up = np.where(width > 0, np.clip(up, 0.0, per_cell), per_cell)
+    probs = np.zeros_like(at_edges)
+    probs[:-1] += per_cell - up
+    probs[1:] += up
+    probs[0] += below
+    total = float(probs.sum())
+    if total < 1e-300:  # both laws too far apart for one of them to have any mass here
+        return LossLaw(at_edges[:0], probs[:0], above)
+    probs *= (1 - above) / total  # quadrature is exact to rounding; the total is made exact
+    keep = probs > 0
+    return LossLaw(at_edges[keep], probs[keep], above)
+
+
+def symmetrised_subsampling_law(q: float, t: float) -> LossLaw:
+    """The loss law of ``C_q(G_t)`` (theory, section 3).
+
+    See docs/theory.md#section-3.
+
+    Its positive losses are those of ``(1-q) N(0,1) + q N(t,1)`` against ``N(0,1)`` beyond
+    ``x = t/2``; the curve is symmetric, so negative losses mirror them with the other law's mass;
+    the rest, ``(1-q)(1 - 2 Phi(-t/2))``, loses nothing.
+    """
+    upper, lower = Mixture((1 - q, q), (0.0, t)), Mixture((1.0,), (0.0,))
+    edges = _edges(t / 2, t + _REACH)
+    cells = _Cells(upper, lower, edges)
+    positive, mirrored = cells.mass(upper), cells.mass(lower)
+    at_edges, inside = np.maximum(cells.at_edges, 0.0), np.maximum(cells.inside, 0.0)
+    above = math.exp(upper.log_tail(edges[-1]))
+    still = -(1 - q) * math.expm1(math.log(2) + float(log_ndtr(-t / 2)))
+    gains = _ends_of_cells(positive, inside, at_edges, below=0.0, above=0.0)
+    drops = _ends_of_cells(
+        mirrored[::-1, ::-1], -inside[::-1, ::-1], -at_edges[::-1], below=0.0, above=0.0
+    )
+    finite = LossLaw(
+        np.concatenate([drops.losses, [0.0], gains.losses]),
+        np.concatenate(
+            [drops.probs * mirrored.sum(), [max(still, 0.0)], gains.probs * positive.sum()]
+        ),
+    )
+    return LossLaw(finite.losses, finite.probs * ((1 - above) / finite.probs.sum()), above)
+
+
+def gaussian_law(mu: float) -> LossLaw:
+    """The loss law of ``N(mu, 1)`` against ``N(0, 1)``; only cells near ``mu`` have any mass.
+
+    See docs/theory.md#section-2.
+    """
+    upper, lower = Mixture((1.0,), (mu,)), Mixture((1.0,), (0.0,))
+    return _Cells(upper, lower, _edges(mu - _REACH, mu + _REACH)).forward()
+
+
+def sums(index: NDArray[np.int64], weights: Vector, size: int) -> Vector:
+    """The weights of each index, added up.
+
+    See docs/theory.md#section-2.
+    """
+    return np.asarray(np.bincount(index, weights, size), dtype=np.float64)

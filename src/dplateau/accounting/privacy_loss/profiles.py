@@ -1,0 +1,168 @@
+"""Prices: what a stretch of steps costs, in whatever currency the theorem gave it.
+
+A price answers ``epsilon(delta)`` and ``delta(epsilon)`` with upper bounds that hold for both
+orders of the two worlds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from numpy.typing import NDArray
+
+from dplateau.accounting.privacy_loss.composed import Composition
+from dplateau.accounting.privacy_loss.conversions import gdp_delta, gdp_epsilon, gdp_tradeoff
+from dplateau.accounting.privacy_loss.distribution import gaussian_law
+from dplateau.accounting.privacy_loss.sampled import StepLaws, both_orders
+
+Vector = NDArray[np.float64]
+PLD: TypeAlias = Any  # dp_accounting's PrivacyLossDistribution, which carries no types
+_pld = privacy_loss_distribution.PrivacyLossDistribution
+
+
+class Price(Protocol):
+    """What the last steps cost.
+
+    See docs/theory.md#section-2.
+    """
+
+    def epsilon(self, delta: float) -> float: ...
+
+    def delta(self, epsilon: float) -> float: ...
+
+    def profile(self, epsilons: Vector) -> Vector: ...
+
+    def estimate(self, delta: float) -> float: ...
+
+    def tradeoff(self, type_one: Vector) -> Vector | None: ...
+
+    def pld(self, interval: float) -> PLD: ...
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """``mu``-GDP: exact conversions.
+
+    See docs/theory.md#section-2.
+    """
+
+    mu: float
+
+    def epsilon(self, delta: float) -> float:
+        return gdp_epsilon(self.mu, delta)
+
+    def delta(self, epsilon: float) -> float:
+        return gdp_delta(self.mu, epsilon)
+
+    def profile(self, epsilons: Vector) -> Vector:
+        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+
+    def estimate(self, delta: float) -> float:
+        return self.epsilon(delta)
+
+    def tradeoff(self, type_one: Vector) -> Vector | None:
+        return gdp_tradeoff(self.mu, type_one)
+
+    def pld(self, interval: float) -> PLD:
+        return _pld(Composition(((gaussian_law(self.mu), 1),)).pmf(interval))
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Steps with random batches, composed numerically; both orders, the worse one counts.
+
+    See docs/theory.md#section-2.
+
+    ``crude`` is the ``mu`` of the same steps without the help of sampling, valid always and used
+    where the numbers are too extreme for a grid.
+    """
+
+    parts: tuple[tuple[StepLaws, int], ...]
+    crude: float
+
+    @cached_property
+    def orders(self) -> tuple[Composition, ...]:
+        forward, backward = both_orders(list(self.parts))
+        same = all(laws.forward is laws.backward for laws, _ in self.parts)
+        return (forward,) if same else (forward, backward)
+
+    def epsilon(self, delta: float) -> float:
+        crude = gdp_epsilon(self.crude, delta)
+        if crude == 0.0 or not self.parts:
+            return crude
+        return min(crude, max(order.epsilon(delta) for order in self.orders))
+
+    def delta(self, epsilon: float) -> float:
+        crude = gdp_delta(self.crude, epsilon)
+        if not self.parts:
+            return crude
+        return min(crude, max(order.delta(epsilon) for order in self.orders))
+
+    def profile(self, epsilons: Vector) -> Vector:
+        """`delta` at many epsilons, at the cost of one."""
+        crude = Gaussian(self.crude).profile(epsilons)
+        if not self.parts:
+            return crude
+        orders = [order.profile(epsilons) for order in self.orders]
+        return np.asarray(np.minimum(crude, np.max(orders, axis=0)))
+
+    def estimate(self, delta: float) -> float:
+        """A quicker upper bound on ``epsilon(delta)``, by moments only."""
+        if not self.parts:
+            return gdp_epsilon(self.crude, delta)
+        return max(order.chernoff(delta)[0] for order in self.orders)
+
+    def tradeoff(self, type_one: Vector) -> Vector | None:
+        return None  # read off the privacy profile
+
+    def pld(self, interval: float) -> PLD:
+        if not self.parts:
+            return Gaussian(self.crude).pld(interval)
+        return _pld(*(order.pmf(interval) for order in self.orders))
+
+
+@dataclass(frozen=True)
+class WithFailure:
+    """Another price, and a chance ``failure`` that a coupling did not meet: added to delta.
+
+    See docs/theory.md#section-6.
+    """
+
+    price: Price
+    failure: float
+
+    def epsilon(self, delta: float) -> float:
+        return self.price.epsilon(delta - self.failure) if self.failure < delta else math.inf
+
+    def delta(self, epsilon: float) -> float:
+        return min(1.0, self.price.delta(epsilon) + self.failure)
+
+    def profile(self, epsilons: Vector) -> Vector:
+        return np.asarray(np.minimum(1.0, self.price.profile(epsilons) + self.failure))
+
+    def estimate(self, delta: float) -> float:
+        return self.price.estimate(delta - self.failure) if self.failure < delta else math.inf
+
+    def tradeoff(self, type_one: Vector) -> Vector | None:
+        inner = self.price.tradeoff(np.minimum(type_one + self.failure, 1.0))
+        return None if inner is None else np.maximum(inner - self.failure, 0.0)
+
+    def pld(self, interval: float) -> PLD:
+        """The inner law with the failure moved from its least losses to infinity.
+
+        That is the least law whose profile dominates ``min(1, delta + failure)``.
+        """
+        inner = self.price.pld(interval)
+        orders = [inner._pmf_remove] if inner._symmetric else [inner._pmf_remove, inner._pmf_add]
+        return _pld(*(_failing(pmf.to_dense_pmf(), self.failure) for pmf in orders))
+
+
+def _failing(pmf: pld_pmf.DensePLDPmf, failure: float) -> pld_pmf.DensePLDPmf:
+    kept = np.clip(np.cumsum(pmf._probs) - failure, 0.0, pmf._probs)
+    infinity = min(1.0, pmf._infinity_mass + failure)
+    return pld_pmf.DensePLDPmf(pmf._discretization, pmf._lower_loss, kept, infinity, True)

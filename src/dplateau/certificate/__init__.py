@@ -1,0 +1,1 @@
+"""The certificate: record, wording, verification."""

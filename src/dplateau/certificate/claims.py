@@ -1,0 +1,294 @@
+"""Everything a certificate says, computed from the plan and the facts of the run.
+
+Issuing a certificate and verifying one both call `record`, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplateau.accounting.guarantee import Guarantee, account
+from dplateau.accounting.lower.lower import lower_bound
+from dplateau.accounting.record_count import PrivateCount
+from dplateau.certificate import wording
+from dplateau.errors import PlanError
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, RELATIONS
+from dplateau.plan.plan import Plan
+
+Vector = NDArray[np.float64]
+
+KIND = "dplateau certificate"
+SCHEMA = 1
+FALSE_POSITIVE_RATES = (0.01, 0.001)
+_PACKAGES = ("dplateau", "dp-accounting", "numpy", "scipy", "numba", "randomgen")
+
+
+def record(
+    plan: Plan,
+    delta: float,
+    *,
+    run: dict[str, Any],
+    model: dict[str, Any],
+    versions: dict[str, str],
+    counting: Counting | None = None,
+    covered: Sequence[str] = (),
+    not_covered: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The whole record of a certificate as plain JSON values.
+
+    Parameters
+    ----------
+    plan, delta : Plan and float
+        The plan as executed, and where epsilon is stated.
+    run : dict
+        ``iterations_run``, ``noise_source``, ``seeded`` and ``grid``: the facts of the run.
+    model : dict
+        ``sha256`` and ``shape`` of the released weights.
+    versions : dict
+        Package versions, from `versions`.
+    counting : Counting, optional
+        How ``plan.records`` was found, where it is no public fact.
+    covered, not_covered : sequences of str
+        Sentences after the standard ones.
+    """
+    counting = counting or Counting()
+    if counting.count and plan.neighboring_relation != ADD_OR_REMOVE_ONE:
+        raise PlanError(
+            f"a private count of records belongs to {ADD_OR_REMOVE_ONE!r}; found "
+            f"{plan.neighboring_relation!r}, where their number is public."
+        )
+    guarantee = account(plan, counting.training_delta(delta))
+    epsilon = counting.epsilon(guarantee)
+    attack = _attack(guarantee, counting)
+    seeded = run["seeded"]
+    count = counting.count
+    found = {
+        "kind": KIND,
+        "schema": SCHEMA,
+        "statement": wording.statement(
+            plan, epsilon, delta, attack["true_positive_rate"], seeded=seeded, count=count
+        ),
+        # A delta of 1/n would allow to publish one record in full.
+        "fit_for_release": math.isfinite(epsilon) and not seeded and delta * plan.records < 1,
+        "guarantee": _guarantee(guarantee, counting, epsilon, delta),
+        "relations": _relations(plan, epsilon, delta),
+        "attack": attack,
+        "run": {**run, "reproducibility": wording.reproducibility(seeded=seeded)},
+        "covered": [*wording.covered(plan, count), *covered],
+        "not_covered": [*wording.not_covered(plan, count), *not_covered],
+        "plan": plan.to_dict(),
+        "plan_fingerprint": plan.fingerprint(),
+        "model": model,
+        "versions": versions,
+    }
+    if count is not None:
+        found["count"] = counting.to_dict(guarantee, delta)
+    return {**found, "digest": digest(found)}
+
+
+@dataclass(frozen=True)
+class Counting:
+    """How the number of records became public, and the theorems that add its price.
+
+    Parameters
+    ----------
+    count : PrivateCount, optional
+        The mechanism that gave ``plan.records``; None where a public bound was stated.
+    budget : float, optional
+        The epsilon that both together were planned for, whatever the count would be. It is claimed
+        in place of their own sum, which would differ a little with the count's outcome.
+    """
+
+    count: PrivateCount | None = None
+    budget: float = 0.0
+
+    def training_delta(self, delta: float) -> float:
+        """What is left of ``delta`` for training."""
+        return delta if self.count is None else self.count.delta_left(delta)
+
+    def epsilon(self, guarantee: Guarantee) -> float:
+        """Count and training together: basic composition, the plan being chosen by the count."""
+        own = guarantee.epsilon(guarantee.reference_delta)
+        return own if self.count is None else max(self.count.epsilon + own, self.budget)
+
+    def found(self, guarantee: Guarantee, false_positive_rates: Sequence[float]) -> Vector:
+        """True-positive rates that no attack exceeds.
+
+        With ``G`` the training's bound: ``delta_c + G(min(1, exp(epsilon_c) a))`` (theory, 13).
+        """
+        rates = np.asarray(false_positive_rates, dtype=np.float64)
+        if self.count is None:
+            return 1.0 - guarantee.tradeoff(rates)
+        widened = np.minimum(1.0, math.exp(min(self.count.epsilon, 700.0)) * rates)
+        return np.minimum(1.0, self.count.delta + 1.0 - guarantee.tradeoff(widened))
+
+    def advantage(self, guarantee: Guarantee) -> float:
+        """Bound on the total variation distance: of either part by itself, coupled."""
+        # max over a of 1 - a - T(a) is the total variation distance, which is delta(0)
+        training = guarantee.delta(0.0)
+        counted = 0.0 if self.count is None else self.count.advantage
+        return 1.0 - (1.0 - training) * (1.0 - counted)
+
+    def to_dict(self, guarantee: Guarantee, delta: float) -> dict[str, Any]:
+        """The count's mechanism and parameters, and what they leave for training."""
+        assert self.count is not None
+        own = guarantee.epsilon(guarantee.reference_delta)
+        return {
+            "mechanism": "truncated geometric",
+            "epsilon": self.count.epsilon,
+            "delta": self.count.delta,
+            "half_width": self.count.half_width,
+            "training_epsilon": amount(max(own, self.count.epsilon_left(self.budget))),
+            "training_delta": self.training_delta(delta),
+        }
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Counting:
+        """What a record says of it."""
+        stored = record.get("count")
+        if stored is None:
+            return cls()
+        count, claimed = PrivateCount(stored["epsilon"], stored["delta"]), record["guarantee"]
+        if count.delta >= claimed["delta"]:
+            raise PlanError(
+                f"the count's delta {count.delta:g} leaves nothing of {claimed['delta']:g}."
+            )
+        return cls(count, number(claimed["epsilon"]))
+
+
+def _guarantee(
+    guarantee: Guarantee, counting: Counting, epsilon: float, delta: float
+) -> dict[str, Any]:
+    plan, count = guarantee.plan, counting.count
+    counted = 0.0 if count is None else count.epsilon
+    bounds = {
+        name: amount(counted + value)
+        for name, value in sorted(guarantee.bounds(guarantee.reference_delta).items())
+    }
+    return {
+        "relation": plan.neighboring_relation,
+        "epsilon": amount(epsilon),
+        "delta": delta,
+        "bound": guarantee.bound,
+        "theorem": wording.theorem(guarantee.bound),
+        "last_steps": amount(guarantee.last_steps),
+        "hypotheses": [*guarantee.hypotheses, *wording.counted(count)],
+        "constants": _constants(plan),
+        "bounds": bounds,
+        "composition": bounds.get("composition", "inf"),
+        "lower_bound": _lower_bound(plan, delta, counted),
+    }
+
+
+def _lower_bound(plan: Plan, delta: float, counted: float) -> float | int | str | None:
+    try:
+        # the count's law may favour the other world by this much
+        return amount(max(lower_bound(plan, delta) - counted, 0.0))
+    except PlanError:  # no exact walk is known for this plan
+        return None
+
+
+def _constants(plan: Plan) -> dict[str, Any]:
+    """The numbers that the hypotheses were checked with, in the words of the theory page."""
+    eta = plan.step_size.largest(plan.iterations)
+    numbers: dict[str, float] = {
+        "sensitivity": plan.sensitivity,
+        "batch_size": plan.batch_size,
+        "inclusion_probability": plan.inclusion_probability,
+        "largest_step_size": eta,
+        "least_noise_multiplier": plan.noise_multiplier.smallest(plan.iterations),
+    }
+    if plan.hidden_state:
+        curvature = plan.smoothness + plan.regularization
+        numbers |= {
+            "step_size_limit": 2 / curvature if curvature else math.inf,
+            "contraction": float(plan.contraction(eta)),
+            "diameter": plan.diameter,
+            "batch_cap": plan.batch_cap,
+            "overflow": plan.overflow,
+        }
+    return {name: amount(value) for name, value in numbers.items()}
+
+
+def _relations(plan: Plan, epsilon: float, delta: float) -> dict[str, Any]:
+    """Epsilon under every neighbouring relation that this plan's batches admit."""
+    found = {plan.neighboring_relation: amount(epsilon)}
+    for relation in plan.batches.relations:
+        if relation == plan.neighboring_relation:
+            continue
+        try:
+            other = account(plan.replace(neighboring_relation=relation), delta)
+        except PlanError:
+            continue
+        found[relation] = amount(other.epsilon(delta))
+    return {relation: found[relation] for relation in RELATIONS if relation in found}
+
+
+def _attack(guarantee: Guarantee, counting: Counting) -> dict[str, Any]:
+    """What the trade-off function says of the best possible membership attack."""
+    found = counting.found(guarantee, FALSE_POSITIVE_RATES)
+    rates = {
+        f"{rate:g}": _probability(share)
+        for rate, share in zip(FALSE_POSITIVE_RATES, found, strict=True)
+    }
+    advantage = _probability(counting.advantage(guarantee))
+    return {
+        "words": wording.attack(rates, advantage),
+        "true_positive_rate": rates,
+        "advantage": advantage,
+    }
+
+
+def _probability(value: float) -> float:
+    """A probability in [0, 1]; what is not a number fails closed."""
+    return 1.0 if math.isnan(value) else float(min(1.0, max(0.0, value)))
+
+
+def versions() -> dict[str, str]:
+    """The versions that a bound's numbers may depend on."""
+    found = {name: metadata.version(name) for name in _PACKAGES}
+    return {"python": platform.python_version(), **found}
+
+
+def amount(value: float) -> float | int | str:
+    """A number as JSON holds it; what is not finite fails closed, as the word ``inf``."""
+    if not math.isfinite(value):
+        return "inf"
+    return int(value) if isinstance(value, (int, np.integer)) else float(value)
+
+
+def number(value: float | str) -> float:
+    """The inverse of `amount`."""
+    return math.inf if value == "inf" else float(value)
+
+
+def digest(found: dict[str, Any]) -> str:
+    """SHA-256 of the record's canonical JSON."""
+    text = json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fingerprint(weights: ArrayLike) -> str:
+    """SHA-256 of the weights' canonical bytes: shape, then little-endian doubles in row order.
+
+    Examples
+    --------
+    >>> fingerprint([0.0, 1.5]) == fingerprint([-0.0, 1.5])
+    True
+    """
+    values = np.asarray(weights, dtype="<f8") + 0.0  # -0.0 and 0.0 are one number
+    shape = ",".join(map(str, values.shape))
+    return hashlib.sha256(shape.encode() + b"\n" + values.tobytes(order="C")).hexdigest()
+
+
+__all__ = ["Counting", "amount", "digest", "fingerprint", "number", "record", "versions"]

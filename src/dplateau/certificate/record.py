@@ -1,0 +1,307 @@
+"""The certificate: what is promised about one released model, checkable by a third party.
+
+A certificate *is* its text. It holds the complete plan, so everything it claims can be computed
+again from the record alone, and `Certificate.verify` does exactly that. It never holds data,
+seeds or iterates; the model is named by the fingerprint of its released weights, and the file that
+holds them by a digest of the whole document.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.certificate import claims
+from dplateau.certificate import verify as verification
+from dplateau.certificate.claims import KIND, SCHEMA, Counting, fingerprint
+from dplateau.certificate.verify import Check, Verification
+from dplateau.errors import CertificateError, probability
+from dplateau.plan.plan import Plan
+
+
+class Released(Protocol):
+    """What a certificate reads of a run (`dplateau.Release` has it)."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def weights(self) -> NDArray[np.float64]: ...
+    @property
+    def iterations_run(self) -> int: ...
+    @property
+    def noise_source(self) -> str: ...
+    @property
+    def seeded(self) -> bool: ...
+    @property
+    def grid(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """An immutable record of one released model's privacy guarantee.
+
+    Build one with `Certificate.of` or `Certificate.read`. Reading checks the JSON schema;
+    believing takes `verify`.
+
+    Parameters
+    ----------
+    text : str
+        The record as JSON.
+
+    Guarantee
+    ---------
+    ``epsilon`` is `account`'s upper bound for ``plan`` at ``delta``, plus the price of counting the
+    records where their number was not stated. A change of any character
+    breaks the digest; a change of the plan, of ``delta`` or of a claim that follows from them is
+    found by recomputing even when the digest is forged with it. The digest is not a signature: who
+    wrote the record, which versions computed it, for which model, and whether the run was seeded,
+    only a signature on the file can vouch for.
+
+    Examples
+    --------
+    >>> import dplateau as dp
+    >>> plan = dp.Plan(records=100, batches=dp.FullBatch(), iterations=20, step_size=1.0,
+    ...                noise_multiplier=60.0, loss=dp.Logistic(), data_norm=1.0)
+    >>> X = np.eye(100)[:, :3]
+    >>> released = dp.release(plan, dp.Logistic(), X, X[:, 0])
+    >>> certificate = Certificate.of(released, delta=1e-4)
+    >>> round(certificate.epsilon, 3), certificate.fit_for_release
+    (0.432, True)
+    >>> certificate.verify(released.weights).checks[0].found
+    'as issued'
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        record = _parse(self.text)
+        _check_schema(record)
+        object.__setattr__(self, "text", _pretty(record))
+
+    @classmethod
+    def of(
+        cls,
+        release: Released,
+        delta: float,
+        *,
+        counting: Counting | None = None,
+        facts: Mapping[str, Any] | None = None,
+        covered: Sequence[str] = (),
+        not_covered: Sequence[str] = (),
+    ) -> Certificate:
+        """The certificate of a finished run.
+
+        Parameters
+        ----------
+        release : Release
+            What `dplateau.release` returned: the plan as executed and the last iterate.
+        delta : float
+            The ``delta`` at which ``epsilon`` is stated.
+        counting : Counting, optional
+            How ``plan.records`` was found, where it is the result of a private count.
+        facts : mapping, optional
+            What the model's predictions depend on beside weights and plan: the name of its
+            ``estimator``, the ``target_bounds`` of a regression.
+        covered, not_covered : sequences of str
+            Sentences to add to the standard ones, such as public encodings or steps taken before
+            training.
+        """
+        weights = np.asarray(release.weights, dtype=np.float64)
+        record = claims.record(
+            release.plan,
+            probability("delta", delta),
+            run={
+                "iterations_run": int(release.iterations_run),
+                "noise_source": str(release.noise_source),
+                "seeded": bool(release.seeded),
+                "grid": None if release.grid is None else float(release.grid),
+            },
+            model={
+                "sha256": fingerprint(weights),
+                "shape": list(weights.shape),
+                **({} if facts is None else {"facts": dict(facts)}),
+            },
+            versions=claims.versions(),
+            counting=counting,
+            covered=covered,
+            not_covered=not_covered,
+        )
+        return cls(json.dumps(record, allow_nan=False))
+
+    def bound_to(self, document: Mapping[str, Any]) -> Certificate:
+        """The same certificate, issued for this document (a ``model.json``) as a whole.
+
+        `verify` then finds any change of the document: of a class, a bound, a name, and anything
+        added to it.
+        """
+        record = self.to_dict()
+        record["model"]["document"] = claims.digest(dict(document))
+        stored = {name: value for name, value in record.items() if name != "digest"}
+        return Certificate(json.dumps({**stored, "digest": claims.digest(stored)}))
+
+    # -- reading and writing --------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, path: str | Path) -> Certificate:
+        """Read a certificate file, refusing what is not one or has an unknown schema."""
+        try:
+            return cls(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as trouble:
+            raise CertificateError(f"cannot read a certificate from {path}: {trouble}.") from None
+
+    def write(self, path: str | Path) -> Path:
+        """Write the certificate as JSON, over what is there, and return the path."""
+        path = Path(path)
+        path.write_text(self.text, encoding="utf-8")
+        return path
+
+    def to_json(self) -> str:
+        """The record as readable JSON."""
+        return self.text
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """The inverse of `to_json`."""
+        return cls(text)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A fresh copy of the record; changing it does not change the certificate."""
+        return _parse(self.text)
+
+    # -- what it says ---------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        """The plan as executed."""
+        return Plan.from_dict(self.to_dict()["plan"])
+
+    @property
+    def epsilon(self) -> float:
+        """The claimed bound under `relation`, at `delta`."""
+        return claims.number(self.to_dict()["guarantee"]["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """The ``delta`` at which `epsilon` is stated."""
+        return float(self.to_dict()["guarantee"]["delta"])
+
+    @property
+    def relation(self) -> str:
+        """The neighbouring relation of the plan."""
+        return str(self.to_dict()["guarantee"]["relation"])
+
+    @property
+    def counting(self) -> Counting:
+        """How the number of records was found; empty where a public bound was stated."""
+        return Counting.from_record(self.to_dict())
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in plain words."""
+        return str(self.to_dict()["statement"])
+
+    @property
+    def fit_for_release(self) -> bool:
+        """False for seeded runs, for infinite epsilon, and for delta of 1/records or more."""
+        return bool(self.to_dict()["fit_for_release"])
+
+    # -- checking it ----------------------------------------------------------------------------
+
+    def check(self, weights: Any = None) -> tuple[Check, ...]:
+        """Everything `verify` looks at, passed or not."""
+        return tuple(verification.checks(self.to_dict(), weights))
+
+    def identify(self, model: Any) -> tuple[Check, ...]:
+        """Those of `check`'s checks that ask whether this is the model it was issued for: cheap."""
+        return tuple(verification.model_checks(self.to_dict(), self.plan, model))
+
+    def verify(self, weights: Any = None) -> Verification:
+        """Compute every claim again from the record alone, and compare.
+
+        Parameters
+        ----------
+        weights : array_like, fitted estimator or document, optional
+            The released weights, the estimator that predicts with them, or the content of a
+            ``model.json``; what was not given is not checked, and a line says so.
+
+        Returns
+        -------
+        Verification
+            The checks, all passed.
+
+        Raises
+        ------
+        CertificateError
+            When any check fails; the message names each.
+        """
+        checks = self.check(weights)
+        failed = [check for check in checks if not check.passed]
+        if failed:
+            raise CertificateError(
+                "this certificate does not hold: "
+                + "; ".join(f"{check.name}: {check.found}" for check in failed)
+            )
+        return Verification(self.epsilon, self.delta, checks)
+
+
+# -- the text --------------------------------------------------------------------------------------
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except json.JSONDecodeError as trouble:
+        raise CertificateError(f"this is not a certificate: not JSON ({trouble}).") from None
+    if not isinstance(record, dict):
+        raise CertificateError("this is not a certificate: the JSON is not an object.")
+    return record
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise CertificateError("this is not a certificate: a name occurs twice in one object.")
+    return found
+
+
+def _no_constant(word: str) -> float:
+    raise CertificateError(f"this is not a certificate: {word} is not a JSON number.")
+
+
+def _check_schema(record: dict[str, Any]) -> None:
+    if record.get("kind") != KIND:
+        raise CertificateError(
+            f"this is not a certificate: its kind is {record.get('kind')!r}, not {KIND!r}."
+        )
+    if record.get("schema") != SCHEMA or isinstance(record.get("schema"), bool):
+        raise CertificateError(
+            f"certificate schema {record.get('schema')!r} is unknown; this version of dplateau "
+            f"reads schema {SCHEMA}. Use the version that wrote it, or a newer one."
+        )
+    wrong = next(iter(_validator().iter_errors(record)), None)
+    if wrong is not None:
+        where = "/".join(map(str, wrong.absolute_path)) or "the record"
+        raise CertificateError(f"this certificate breaks its schema at {where}: {wrong.message}.")
+
+
+@functools.cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    text = resources.files("dplateau.certificate").joinpath("schema.json").read_text("utf-8")
+    return Draft202012Validator(json.loads(text))
+
+
+def _pretty(record: dict[str, Any]) -> str:
+    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+__all__ = ["Certificate", "Check", "Counting", "Verification", "fingerprint"]

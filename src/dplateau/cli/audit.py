@@ -1,0 +1,228 @@
+"""``dplateau audit``: attack a plan's guarantee with many trained models."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dplateau.cli import app
+from dplateau.cli.account import (
+    AsJson,
+    BatchSize,
+    Diameter,
+    Regularization,
+    Relation,
+    Released,
+    Smoothness,
+    iterations_of,
+    plan_of,
+)
+from dplateau.errors import DataError, PlanError
+from dplateau.plan.batches import RELATIONS
+from dplateau.plan.losses import Huber, Loss, SmoothedPinball
+from dplateau.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from dplateau.auditing import AuditResult
+
+
+Source = Annotated[
+    Path | None,
+    typer.Argument(
+        exists=True,
+        help="A plan (JSON), a certificate, or the directory of a trained model; "
+        "or describe the plan by the options of `account`.",
+    ),
+]
+Iterations = Annotated[
+    str | None, typer.Option(help="Number of steps (with SOURCE: instead of the plan's).")
+]
+
+
+@app.command()
+def audit(
+    source: Source = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Other records: an .npz file with X and y. Default: a synthetic table."),
+    ] = None,
+    features: Annotated[
+        int | None, typer.Option(min=1, help="Columns of the synthetic table.")
+    ] = None,
+    canary: Annotated[
+        str | None,
+        typer.Option(help="dense, unused, opposite, or walk (where the exact answer is known)."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Models per world.")] = 1000,
+    confidence: Annotated[float, typer.Option(help="Of all statements together.")] = 0.95,
+    delta: Annotated[float | None, typer.Option(help="Where epsilon is read off.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Make the audit reproducible.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a section for the report here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the section there.")] = False,
+    records: Annotated[int | None, typer.Option(help="As in `account`.")] = None,
+    batches: Annotated[str | None, typer.Option(help="As in `account`.")] = None,
+    batch_size: BatchSize = None,
+    iterations: Iterations = None,
+    step_size: Annotated[float | None, typer.Option(help="As in `account`.")] = None,
+    noise_multiplier: Annotated[float | None, typer.Option(help="As in `account`.")] = None,
+    lipschitz: Annotated[float | None, typer.Option(help="As in `account`.")] = None,
+    smoothness: Smoothness = None,
+    regularization: Regularization = 0.0,
+    diameter: Diameter = None,
+    relation: Relation = RELATIONS[0],
+    hidden_state: Released = True,
+    as_json: AsJson = False,
+) -> None:
+    """Train models with and without a canary; exit code 1 if they contradict the guarantee."""
+    if html is not None and html.exists() and not force:
+        raise DataError(f"{str(html)!r} exists. Choose another name, or pass --force.")
+    if source is None:
+        plan, stored = _described(
+            batches,
+            batch_size,
+            iterations,
+            diameter,
+            records=records,
+            step_size=step_size,
+            noise_multiplier=noise_multiplier,
+            lipschitz=lipschitz,
+            smoothness=smoothness,
+            regularization=regularization,
+            neighboring_relation=relation,
+            hidden_state=hidden_state,
+        )
+    else:
+        plan, stored = _read(source, iterations)
+    result = _attack(
+        plan,
+        stored,
+        data,
+        features,
+        canary,
+        repeats=repeats,
+        confidence=confidence,
+        delta=delta or stored.get("guarantee", {}).get("delta", 1e-5),
+        random_state=seed,
+        progress=not as_json,
+    )
+    if html is not None:
+        _write(html, result.to_html())
+    print(result.to_json() if as_json else result.summary())
+    if result.violations:
+        raise typer.Exit(1)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as trouble:
+        raise DataError(f"cannot write {str(path)!r}: {trouble.strerror}.") from None
+
+
+def _attack(
+    plan: Plan,
+    stored: dict[str, Any],
+    data: Path | None,
+    features: int | None,
+    canary: str | None,
+    **options: Any,
+) -> AuditResult:
+    """Choose what the options leave open, and audit."""
+    from dplateau.auditing import audit as attack
+
+    loss = plan.loss or _steepest(plan)
+    canary = canary or ("walk" if data is None and _walks(plan, loss) else "dense")
+    X, y = (None, None)
+    if canary != "walk":
+        X, y = _table(plan, loss, data, features or _features(stored, loss))
+    return attack(plan, loss, X, y, canary=canary, **options)
+
+
+def _described(
+    kind: str | None,
+    size: float | None,
+    iterations: str | None,
+    diameter: float | None,
+    **fields: Any,
+) -> tuple[Plan, dict[str, Any]]:
+    """The plan of `account`'s options, and nothing stored beside it."""
+    needed = {"batches": kind, "iterations": iterations, **fields}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+        raise PlanError(
+            f"what to audit? Missing: {options}. Give them, or pass a plan, a certificate or the "
+            "directory of a trained model instead."
+        )
+    assert kind is not None
+    assert iterations is not None
+    return plan_of(kind, size, iterations, diameter, **fields), {}
+
+
+def _read(source: Path, iterations: str | None) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a file, and what was stored with it."""
+    stored = _stored(source)
+    plan = Plan.from_dict(stored.get("plan", stored))
+    if iterations is not None:
+        plan = plan.replace(iterations=iterations_of(iterations))
+    return plan, stored
+
+
+def _stored(source: Path) -> dict[str, Any]:
+    """The JSON object of a plan or certificate."""
+    from dplateau.report.page import certificate_path
+
+    path = certificate_path(source)
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise PlanError(
+            f"{path.name} is not a readable JSON file. Pass a plan (plan.to_json()), a "
+            "certificate, or the directory that `dplateau train` wrote."
+        ) from None
+    if not isinstance(stored, dict):
+        raise PlanError(f"{path.name} holds no JSON object, so it is neither plan nor certificate.")
+    return stored
+
+
+def _steepest(plan: Plan) -> Loss:
+    """A loss that attains both constants of a plan stated without one."""
+    if not 0 < plan.smoothness < math.inf:
+        raise PlanError(
+            f"no loss of ours attains smoothness={plan.smoothness:g}. Give the plan a loss and its "
+            "data_norm, or a finite positive smoothness."
+        )
+    return Huber(threshold=plan.lipschitz / math.sqrt(plan.smoothness))
+
+
+def _walks(plan: Plan, loss: Loss) -> bool:
+    """Whether the one-dimensional walk can be built for this plan."""
+    linear = isinstance(loss, (Huber, SmoothedPinball)) and loss.intercept == 0
+    return linear and plan.dimension in (None, 1)
+
+
+def _features(stored: dict[str, Any], loss: Loss) -> int:
+    """Columns of a certified model's table; 20 where nothing is known."""
+    shape = stored.get("model", {}).get("shape")
+    return max(1, int(shape[0]) - (loss.intercept > 0)) if shape else 20
+
+
+def _table(plan: Plan, loss: Loss, data: Path | None, features: int) -> tuple[Any, Any]:
+    import numpy as np
+
+    from dplateau.auditing.synthetic import synthetic_table
+
+    if data is None:
+        return synthetic_table(plan, loss, features)
+    try:
+        with np.load(data) as arrays:
+            return arrays["X"], arrays["y"]
+    except (OSError, ValueError, KeyError):
+        raise DataError(
+            f"{data.name} is not an .npz file with arrays X and y. Write one with "
+            "numpy.savez(path, X=X, y=y), or leave --data out for a synthetic table."
+        ) from None

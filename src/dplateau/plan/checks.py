@@ -1,0 +1,108 @@
+"""What a plan refuses by name: the hypotheses that no theorem does without (theory, section 11).
+
+Every refusal says what was found, what is allowed, and the way out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dplateau.errors import PlanError
+from dplateau.plan.batches import RELATIONS, Poisson
+from dplateau.plan.losses import Loss, Softmax
+from dplateau.plan.schedules import Constant, Schedule
+
+if TYPE_CHECKING:
+    from dplateau.plan.plan import Plan
+
+ROUNDING = 1e-12  # relative slack for hypotheses met with equality in real numbers
+
+
+def check_relation(plan: Plan) -> None:
+    """Refuse a relation that is unknown or that no theorem prices for these batches."""
+    relation = plan.neighboring_relation
+    if relation not in RELATIONS:
+        raise PlanError(
+            f"neighboring_relation must be one of {list(RELATIONS)}; found {relation!r}."
+        )
+    if relation not in plan.batches.relations:
+        raise PlanError(
+            f"{type(plan.batches).__name__} batches do not go with {relation!r}; allowed: "
+            f"{list(plan.batches.relations)}. {plan.batches.relation_way_out}"
+        )
+
+
+def check_schedules(plan: Plan) -> None:
+    """Refuse schedules that are too short, or that vary without end."""
+    for name in ("step_size", "noise_multiplier"):
+        values: Schedule = getattr(plan, name)
+        if values.is_constant and values.length >= plan.iterations:
+            values = Constant(values.largest(1))  # however it was written, it is one number
+            object.__setattr__(plan, name, values)
+        if plan.iterations == math.inf and not isinstance(values, Constant):
+            raise PlanError(
+                f"infinitely many iterations need a constant {name}; found {values!r}. "
+                "Give a number of iterations, or hold the value constant."
+            )
+        if values.length < plan.iterations:
+            raise PlanError(
+                f"{name} lists {values.length:g} values for {plan.iterations} iterations. "
+                "Give one value per iteration."
+            )
+    if plan.step_size.smallest(plan.iterations) <= 0:
+        raise PlanError("step_size must be positive; found 0.")
+
+
+def check_loss(plan: Plan) -> None:
+    """Refuse constants that no loss has, and losses whose iterates cannot be hidden."""
+    if plan.strong_convexity > plan.smoothness:
+        raise PlanError(
+            f"strong_convexity={plan.strong_convexity:g} exceeds "
+            f"smoothness={plan.smoothness:g}: no function has both. "
+            "Check the two constants."
+        )
+    if plan.loss is not None and plan.strong_convexity > 0:
+        raise PlanError(
+            f"{type(plan.loss).__name__} is not strongly convex by itself; found "
+            f"strong_convexity={plan.strong_convexity:g}. Use regularization instead."
+        )
+    if plan.hidden_state:
+        refuse_clipped_softmax(plan.loss)
+
+
+def check_contraction(plan: Plan) -> None:
+    """Refuse steps that can expand, which hidden iterates must not."""
+    eta = plan.step_size.largest(plan.iterations)
+    alpha, curvature = plan.regularization, plan.smoothness
+    if eta * (curvature + alpha) > 2 * (1 + ROUNDING):
+        raise PlanError(
+            f"step size {eta:g} is above the contraction limit 2/(smoothness + regularization)"
+            f" = {2 / (curvature + alpha):g}. Use a smaller step, or hidden_state=False to "
+            "claim composition only."
+        )
+    if isinstance(plan.batches, Poisson) and plan.overflow > plan.batches.max_overflow:
+        raise PlanError(
+            f"step size {eta:g} leaves room for batches of at most {plan.batch_cap:g} records, "
+            f"and a Poisson batch of {plan.batch_size:g} on average fills it with probability "
+            f"{plan.overflow:.2g}, above max_overflow={plan.batches.max_overflow:g}. Use a "
+            f"step size of at most {largest_step(plan.batches, plan.records, curvature, alpha):.4g}"
+            ", or raise Poisson(max_overflow=...)."
+        )
+
+
+def largest_step(batches: Poisson, records: int, smoothness: float, regularization: float) -> float:
+    """The largest step for which Poisson batches keep room for all but ``max_overflow`` draws."""
+    b = batches.size
+    cap = min(batches.least_cap(records), records)
+    return 2 * b / (smoothness * cap + regularization * b) * (1 - ROUNDING)
+
+
+def refuse_clipped_softmax(loss: Loss | None) -> None:
+    """Refuse clipped gradients of a vector-valued predictor where iterates are hidden."""
+    if isinstance(loss, Softmax) and loss.clip is not None:
+        raise PlanError(
+            f"gradient clipping of a softmax (clip={loss.clip:g}) is not the gradient of a convex "
+            "loss: the step can expand. Bound the features (data_norm) instead, or set "
+            "hidden_state=False to claim composition only."
+        )

@@ -1,0 +1,196 @@
+"""Convex sets that the iterates are projected onto.
+
+Every projection here is the exact Euclidean one, hence non-expansive, so it may follow a gradient
+step freely. The *diameter* is what the accountant needs; ``Everywhere`` has none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.errors import PlanError, as_number, positive
+
+Vector = NDArray[np.float64]
+
+
+class Domain:
+    """A closed convex set of weight vectors (a matrix of weights counts as one long vector)."""
+
+    kind: ClassVar[str]
+
+    def diameter(self, dimension: int | None) -> float:
+        """The largest distance between two points, ``inf`` if unbounded."""
+        raise TypeError(f"{type(self).__name__} states no diameter")
+
+    def project(self, weights: Vector) -> Vector:
+        """The nearest point of the set, as a new array of the same shape."""
+        raise TypeError(f"{type(self).__name__} states no projection")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields under their names, with the ``kind`` that `domain_from_dict` reads."""
+        return {"kind": self.kind, **vars(self)}
+
+
+@dataclass(frozen=True)
+class Everywhere(Domain):
+    """All of space: no projection.
+
+    Examples
+    --------
+    >>> Everywhere().diameter(10)
+    inf
+    """
+
+    kind: ClassVar[str] = "everywhere"
+
+    def diameter(self, dimension: int | None) -> float:
+        return math.inf
+
+    def project(self, weights: Vector) -> Vector:
+        return np.array(weights, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class L2Ball(Domain):
+    """The Euclidean ball around the origin.
+
+    Examples
+    --------
+    >>> L2Ball(5.0).diameter(None)
+    10.0
+    >>> L2Ball(1.0).project(np.array([3.0, 4.0])).round(3).tolist()
+    [0.6, 0.8]
+    """
+
+    radius: float
+    kind: ClassVar[str] = "l2_ball"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", positive("L2Ball radius", self.radius))
+
+    def diameter(self, dimension: int | None) -> float:
+        return 2.0 * self.radius
+
+    def project(self, weights: Vector) -> Vector:
+        weights = np.asarray(weights, dtype=np.float64)
+        norm = float(np.linalg.norm(weights))
+        return weights * (self.radius / norm) if norm > self.radius else weights.copy()
+
+
+@dataclass(frozen=True)
+class Box(Domain):
+    """Every weight between ``lower`` and ``upper``.
+
+    Examples
+    --------
+    >>> Box(-1.0, 1.0).diameter(4)
+    4.0
+    """
+
+    lower: float
+    upper: float
+    kind: ClassVar[str] = "box"
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            number = as_number(f"Box {name}", getattr(self, name))
+            if not math.isfinite(number):
+                raise PlanError(
+                    f"Box {name} must be finite; found {number!r}. "
+                    "For an unbounded domain use Everywhere()."
+                )
+            object.__setattr__(self, name, number)
+        if not self.lower < self.upper:
+            raise PlanError(
+                f"Box needs lower < upper; found lower={self.lower!r}, upper={self.upper!r}. "
+                "Swap them, or widen the box."
+            )
+
+    def diameter(self, dimension: int | None) -> float:
+        if dimension is None:
+            raise PlanError(
+                "the diameter of a Box grows with the number of weights, and dimension is None. "
+                "Give the plan its dimension (features + intercept, times classes), "
+                "or use an L2Ball."
+            )
+        return (self.upper - self.lower) * math.sqrt(dimension)
+
+    def project(self, weights: Vector) -> Vector:
+        return np.clip(np.asarray(weights, dtype=np.float64), self.lower, self.upper)
+
+
+@dataclass(frozen=True)
+class L1Ball(Domain):
+    """All weights with ``sum(abs(w)) <= radius``.
+
+    Examples
+    --------
+    >>> L1Ball(1.0).project(np.array([2.0, 1.0])).tolist()
+    [1.0, 0.0]
+    """
+
+    radius: float
+    kind: ClassVar[str] = "l1_ball"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", positive("L1Ball radius", self.radius))
+
+    def diameter(self, dimension: int | None) -> float:
+        return 2.0 * self.radius
+
+    def project(self, weights: Vector) -> Vector:
+        weights = np.asarray(weights, dtype=np.float64)
+        size = np.abs(weights)
+        if size.sum() <= self.radius:
+            return weights.copy()
+        return np.sign(weights) * _onto_simplex(size, self.radius)
+
+
+@dataclass(frozen=True)
+class Simplex(Domain):
+    """Non-negative weights that sum to ``total``.
+
+    Examples
+    --------
+    >>> Simplex().project(np.array([0.5, 1.5])).tolist()
+    [0.0, 1.0]
+    """
+
+    total: float = 1.0
+    kind: ClassVar[str] = "simplex"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total", positive("Simplex total", self.total))
+
+    def diameter(self, dimension: int | None) -> float:
+        return math.sqrt(2.0) * self.total
+
+    def project(self, weights: Vector) -> Vector:
+        return _onto_simplex(np.asarray(weights, dtype=np.float64), self.total)
+
+
+def _onto_simplex(weights: Vector, total: float) -> Vector:
+    """Subtract the one threshold that leaves positive parts summing to ``total``."""
+    descending = np.sort(weights, axis=None)[::-1]
+    excess = (np.cumsum(descending) - total) / np.arange(1, descending.size + 1)
+    support = np.flatnonzero(descending > excess)[-1]
+    return np.asarray(np.maximum(weights - excess[support], 0.0))
+
+
+KINDS: dict[str, type[Domain]] = {
+    cls.kind: cls for cls in (Everywhere, L2Ball, Box, L1Ball, Simplex)
+}
+
+
+def domain_from_dict(fields: dict[str, Any]) -> Domain:
+    """The inverse of `Domain.to_dict`."""
+    rest = dict(fields)
+    kind = rest.pop("kind", None)
+    if kind not in KINDS:
+        raise PlanError(f"unknown domain kind {kind!r}; known are {sorted(KINDS)}.")
+    return KINDS[kind](**rest)

@@ -1,0 +1,375 @@
+"""Convex losses of a linear predictor, and the constants a privacy proof needs of them.
+
+A record ``(x, y)`` has the loss ``phi(<w, x>, y)``. With ``R`` a bound on the norm of the augmented
+feature vector, ``|phi'| <= slope_bound`` gives the Lipschitz constant ``slope_bound * R`` and
+``phi'' <= curvature`` the smoothness ``curvature * R**2`` (theory, section 10). The intercept is
+one more feature of constant value; it enters ``R`` here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, log_softmax, softmax
+
+from dplateau.errors import DataError, PlanError, non_negative, positive, probability, whole
+
+Array = NDArray[np.float64]
+
+
+class LossConstants(NamedTuple):
+    """What the accountant must know of a loss on bounded features."""
+
+    lipschitz: float
+    smoothness: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A convex loss of one linear predictor (`Softmax`: of one per class).
+
+    Parameters
+    ----------
+    intercept : float, default 0
+        Value of the constant feature appended to every row; 0 means no intercept.
+    clip : float, optional
+        Bound on every record's gradient norm. For a scalar predictor the clipped gradient is the
+        gradient of another convex loss with the same smoothness, so every theorem still holds.
+    """
+
+    intercept: float = 0.0
+    clip: float | None = None
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "intercept", non_negative("intercept", self.intercept))
+        if self.clip is not None:
+            object.__setattr__(self, "clip", positive("clip", self.clip))
+
+    @property
+    def slope_bound(self) -> float:
+        """Largest ``|phi'|``."""
+        raise TypeError(f"{type(self).__name__} states no slope bound")
+
+    @property
+    def curvature(self) -> float:
+        """Largest ``phi''``."""
+        raise TypeError(f"{type(self).__name__} states no curvature")
+
+    @property
+    def outputs(self) -> int:
+        """Number of linear predictors."""
+        return 1
+
+    def augmented_norm(self, data_norm: float) -> float:
+        """``R``: the norm bound of a feature row with the intercept's constant appended."""
+        return math.hypot(data_norm, self.intercept)
+
+    def constants(self, data_norm: float) -> LossConstants:
+        """Lipschitz and smoothness constants when every feature row has norm ``<= data_norm``.
+
+        Examples
+        --------
+        >>> Logistic().constants(data_norm=2.0)
+        LossConstants(lipschitz=2.0, smoothness=1.0)
+        """
+        norm = self.augmented_norm(positive("data_norm", data_norm))
+        bound = self.slope_bound * norm
+        return LossConstants(
+            lipschitz=bound if self.clip is None else min(bound, self.clip),
+            smoothness=self.curvature * norm**2,
+        )
+
+    def largest_data_norm(self, lipschitz: float, smoothness: float) -> float:
+        """The largest feature norm whose constants stay within the two given (the inverse).
+
+        Rows are clipped to it, so that a plan stated in constants alone can be run. ``inf`` where
+        nothing bounds the features (clipped gradients and no smoothness asked for).
+        """
+        norm = math.sqrt(smoothness / self.curvature)
+        if self.clip is None or self.clip > lipschitz:
+            norm = min(norm, lipschitz / self.slope_bound)
+        if norm <= self.intercept:
+            raise PlanError(
+                f"the intercept feature {self.intercept:g} alone exceeds the feature norm "
+                f"{norm:g} that lipschitz={lipschitz:g} and smoothness={smoothness:g} leave. "
+                "Use a smaller intercept or larger constants."
+            )
+        return math.inf if math.isinf(norm) else math.sqrt(norm**2 - self.intercept**2)
+
+    def encode_targets(self, y: ArrayLike) -> Array:
+        """Targets as the numbers that `slope` takes."""
+        return np.asarray(y, dtype=np.float64)
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        """``phi(score, target)`` for every record."""
+        raise TypeError(f"{type(self).__name__} states no value")
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        """``phi'``: the derivative by the score, for every record."""
+        raise TypeError(f"{type(self).__name__} states no slope")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values, with the ``kind`` that `loss_from_dict` reads."""
+        stored = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}
+        return {"kind": self.kind, **plain}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TwoClass(Loss):
+    """Two classes, encoded as -1 and +1."""
+
+    classes: tuple[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.classes is not None:
+            object.__setattr__(self, "classes", _as_classes(self.classes))
+            if len(self.classes) != 2:
+                raise PlanError(
+                    f"{type(self).__name__} needs exactly two classes; found {self.classes!r}. "
+                    "Use Softmax for more."
+                )
+
+    def encode_targets(self, y: ArrayLike) -> Array:
+        """The second class (or any positive label) as +1, the first as -1."""
+        if self.classes is not None:
+            return np.asarray(2.0 * _codes(y, self.classes) - 1.0, dtype=np.float64)
+        return np.where(_codes(y, (-1, 0, 1)) == 2, 1.0, -1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logistic(_TwoClass):
+    """``log(1 + exp(-y score))``, ``y`` in {-1, +1}; labels 0/1, -1/+1, or the two ``classes``.
+
+    Examples
+    --------
+    >>> Logistic().slope(np.zeros(2), np.array([-1.0, 1.0])).tolist()
+    [0.5, -0.5]
+    """
+
+    kind: ClassVar[str] = "logistic"
+
+    @property
+    def slope_bound(self) -> float:
+        return 1.0
+
+    @property
+    def curvature(self) -> float:
+        return 0.25
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        return np.logaddexp(0.0, -targets * scores)
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        return np.asarray(-targets * expit(-targets * scores))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothedHinge(_TwoClass):
+    """The support vector machine's loss with its corner rounded over ``width``.
+
+    Examples
+    --------
+    >>> SmoothedHinge(width=0.5).slope(np.array([0.0, 0.75, 2.0]), np.ones(3)).tolist()
+    [-1.0, -0.5, 0.0]
+    """
+
+    width: float = 0.5
+    kind: ClassVar[str] = "smoothed_hinge"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "width", positive("SmoothedHinge width", self.width))
+
+    @property
+    def slope_bound(self) -> float:
+        return 1.0
+
+    @property
+    def curvature(self) -> float:
+        return 1.0 / self.width
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        gap = np.maximum(1.0 - targets * scores, 0.0)
+        h = self.width
+        return np.where(gap <= h, gap**2 / (2 * h), gap - h / 2)
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        gap = 1.0 - targets * scores
+        return np.asarray(-targets * np.clip(gap / self.width, 0.0, 1.0)) + 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Huber(Loss):
+    """Squared loss whose residual is clipped at ``threshold``.
+
+    Examples
+    --------
+    >>> Huber(threshold=1.0).slope(np.array([0.5, 9.0]), np.zeros(2)).tolist()
+    [0.5, 1.0]
+    """
+
+    threshold: float = 1.0
+    kind: ClassVar[str] = "huber"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "threshold", positive("Huber threshold", self.threshold))
+
+    @property
+    def slope_bound(self) -> float:
+        return self.threshold
+
+    @property
+    def curvature(self) -> float:
+        return 1.0
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        size = np.abs(scores - targets)
+        k = self.threshold
+        return np.where(size <= k, size**2 / 2, k * size - k**2 / 2)
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        return np.clip(scores - targets, -self.threshold, self.threshold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothedPinball(Loss):
+    """Quantile regression's loss with its corner rounded over ``width``.
+
+    Examples
+    --------
+    >>> SmoothedPinball(quantile=0.9, width=0.1).slope(np.array([-1.0, 1.0]), np.zeros(2)).tolist()
+    [-0.9, 0.09999999999999998]
+    """
+
+    quantile: float = 0.5
+    width: float = 0.5
+    kind: ClassVar[str] = "smoothed_pinball"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "quantile", probability("quantile", self.quantile))
+        object.__setattr__(self, "width", positive("SmoothedPinball width", self.width))
+
+    @property
+    def slope_bound(self) -> float:
+        return max(self.quantile, 1.0 - self.quantile)
+
+    @property
+    def curvature(self) -> float:
+        return 1.0 / self.width
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        gap, tau, h = targets - scores, self.quantile, self.width
+        inside = gap**2 / (2 * h) + (tau - 0.5) * gap + h / 8
+        return np.where(np.abs(gap) <= h / 2, inside, np.maximum(tau * gap, (tau - 1) * gap))
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        tau = self.quantile
+        return np.asarray(-np.clip((targets - scores) / self.width + tau - 0.5, tau - 1.0, tau))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax(Loss):
+    """Multinomial logistic loss of one score per class.
+
+    Its gradient must not be clipped where iterates are hidden: for three or more classes the
+    clipped step can expand (theory, section 10). Bound the features instead.
+
+    Parameters
+    ----------
+    classes : int or sequence
+        The number of classes (labels ``0 .. classes - 1``) or their labels in order.
+
+    Examples
+    --------
+    >>> Softmax(classes=3).slope(np.zeros((1, 3)), np.array([0])).round(3).tolist()
+    [[-0.667, 0.333, 0.333]]
+    """
+
+    classes: int | tuple[Any, ...]
+    kind: ClassVar[str] = "softmax"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.classes, (int, np.integer)):
+            object.__setattr__(self, "classes", whole("Softmax classes", self.classes, least=2))
+        else:
+            object.__setattr__(self, "classes", _as_classes(self.classes))
+            if self.outputs < 2:
+                raise PlanError(f"Softmax needs two or more classes; found {self.classes!r}.")
+
+    @property
+    def slope_bound(self) -> float:
+        return math.sqrt(2.0)
+
+    @property
+    def curvature(self) -> float:
+        return 0.5
+
+    @property
+    def outputs(self) -> int:
+        return self.classes if isinstance(self.classes, int) else len(self.classes)
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The classes in order, written out."""
+        return tuple(range(self.classes)) if isinstance(self.classes, int) else self.classes
+
+    def encode_targets(self, y: ArrayLike) -> Array:
+        """The position of every label among the classes."""
+        return _codes(y, self.labels).astype(np.float64)
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        rows = np.arange(len(scores))
+        return np.asarray(-log_softmax(scores, axis=1)[rows, targets.astype(np.intp)])
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        slopes = np.array(softmax(scores, axis=1))
+        slopes[np.arange(len(scores)), targets.astype(np.intp)] -= 1.0
+        return slopes
+
+
+def _as_classes(classes: Any) -> tuple[Any, ...]:
+    labels = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+    if len(set(labels)) != len(labels):
+        raise PlanError(f"classes must be distinct; found {labels!r}.")
+    return labels
+
+
+def _codes(y: ArrayLike, labels: tuple[Any, ...]) -> NDArray[np.intp]:
+    """Position of every target among ``labels``; unknown ones are refused without naming any."""
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise DataError(f"labels must be one-dimensional; found shape {y.shape}.")
+    codes = np.full(y.shape, -1, dtype=np.intp)
+    for code, label in enumerate(labels):
+        codes[y == label] = code
+    if np.any(codes < 0):
+        raise DataError(
+            f"y holds labels outside the declared classes {list(labels)!r}. "
+            "Declare every class that may occur, or drop the other rows before training."
+        )
+    return codes
+
+
+KINDS: dict[str, type[Loss]] = {
+    cls.kind: cls for cls in (Logistic, SmoothedHinge, Huber, SmoothedPinball, Softmax)
+}
+
+
+def loss_from_dict(stored: dict[str, Any]) -> Loss:
+    """The inverse of `Loss.to_dict`."""
+    rest = dict(stored)
+    kind = rest.pop("kind", None)
+    if kind not in KINDS:
+        raise PlanError(f"unknown loss kind {kind!r}; known are {sorted(KINDS)}.")
+    return KINDS[kind](**rest)

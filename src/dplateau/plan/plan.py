@@ -1,0 +1,418 @@
+"""The plan: one frozen description of a noisy gradient method.
+
+Sampler, loop, accountant and certificate read this very object, so training and accounting cannot
+disagree. Building one checks every hypothesis that the theorems need; what none of them covers is
+refused by name, with the way out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.errors import PlanError, as_number, non_negative, positive, whole
+from dplateau.plan import batches as batch_kinds
+from dplateau.plan import checks as refusals
+from dplateau.plan import domains, losses
+from dplateau.plan.batches import Batches, Cyclic, FixedSize, Poisson, batches_from_dict
+from dplateau.plan.checks import ROUNDING
+from dplateau.plan.domains import Domain, Everywhere, domain_from_dict
+from dplateau.plan.losses import Loss, loss_from_dict
+from dplateau.plan.schedules import Schedule, schedule
+
+Vector = NDArray[np.float64]
+
+SCHEMA = 1
+EVERYWHERE = Everywhere()
+_SMOOTH = (
+    "Hidden iterates need a smooth loss: give its constant, smooth the loss, or set "
+    "hidden_state=False to claim composition only."
+)
+_NEVER = 1e-12  # a chance of overflow that costs nothing
+
+
+class Steps(NamedTuple):
+    """The scalars of theory section 1 for a range of iterations, one entry each."""
+
+    shift: Vector  # s_t: how far one hit of the differing record moves the iterate
+    spread: Vector  # varsigma_t: standard deviation of the noise in the iterate
+    contraction: Vector  # c_t: Lipschitz constant of the noiseless step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A noisy gradient method, complete: ``w <- Proj[w - eta (mean gradient + noise)]``.
+
+    Parameters
+    ----------
+    records : int
+        Number of records. Under ``add_or_remove_one`` a public upper bound on both neighbours'.
+    batches : FullBatch, Cyclic, FixedSize or Poisson
+        How every step chooses its records.
+    iterations : int or math.inf
+        Number of steps. ``inf``: the guarantee holds for any stopping time that ignores the data.
+    step_size : float, sequence or Schedule
+        The learning rate.
+    noise_multiplier : float, sequence or Schedule
+        Standard deviation of the noise on the *summed* gradient divided by ``lipschitz``, in every
+        neighbouring relation.
+    lipschitz, smoothness : float
+        Bounds on every record's gradient norm (regulariser excluded) and curvature. Both follow
+        from ``loss`` and ``data_norm`` when these are given.
+    strong_convexity : float
+        Strong convexity of every record's loss, regulariser excluded. It is credited where the
+        number of records is known: not under ``add_or_remove_one``, where they may be few, and not
+        with Poisson batches, which may be empty. A regulariser is credited always.
+    regularization : float
+        ``alpha`` of the data-free regulariser ``alpha/2 * norm(w)**2``.
+    l1 : float
+        Weight of an L1 penalty, applied as its proximal map after each step (non-expansive, so
+        it costs nothing).
+    domain : Domain
+        The convex set that every iterate is projected onto.
+    neighboring_relation : {"replace_one", "add_or_remove_one", "replace_special"}
+        What it means to differ in one record, in dp_accounting's names.
+    hidden_state : bool
+        True: only the last iterate is released. False: claim composition only, which needs no
+        convexity, no contraction and no domain.
+    dimension : int, optional
+        Number of weights; needed for a `Box`.
+    loss, data_norm : Loss and float, optional
+        The loss that will be trained and the norm that feature rows are clipped to.
+
+    Examples
+    --------
+    >>> plan = Plan(records=60_000, batches=Poisson(600), iterations=math.inf, step_size=4.0,
+    ...             noise_multiplier=9.7, lipschitz=1.0, smoothness=0.25)
+    >>> round(plan.sigma, 6)
+    0.016167
+    """
+
+    records: int
+    batches: Batches
+    iterations: int | float
+    step_size: Schedule
+    noise_multiplier: Schedule
+    lipschitz: float = None  # type: ignore[assignment]
+    smoothness: float = None  # type: ignore[assignment]
+    strong_convexity: float = 0.0
+    regularization: float = 0.0
+    l1: float = 0.0
+    domain: Domain = EVERYWHERE
+    neighboring_relation: str = batch_kinds.REPLACE_ONE
+    hidden_state: bool = True
+    dimension: int | None = None
+    loss: Loss | None = None
+    data_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        self._normalise()
+        refusals.check_relation(self)
+        self.batches.check(self.records)
+        refusals.check_schedules(self)
+        refusals.check_loss(self)
+        if self.hidden_state:
+            refusals.check_contraction(self)
+
+    # -- what the fields are ------------------------------------------------------------------
+
+    def _normalise(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        put("records", whole("records", self.records))
+        if self.dimension is not None:
+            put("dimension", whole("dimension", self.dimension))
+        if self.iterations == math.inf:
+            put("iterations", math.inf)
+        else:
+            put("iterations", whole("iterations", self.iterations, way_out="Or pass math.inf."))
+        for name, kind in (("batches", Batches), ("domain", Domain)):
+            if not isinstance(getattr(self, name), kind):
+                raise PlanError(
+                    f"{name} must be one of {_names_of(kind)}; found {getattr(self, name)!r}."
+                )
+        if not isinstance(self.hidden_state, bool):
+            raise PlanError(f"hidden_state must be True or False; found {self.hidden_state!r}.")
+        put("step_size", schedule(self.step_size))
+        put("noise_multiplier", schedule(self.noise_multiplier))
+        self._fill_constants_from_loss()
+        put("lipschitz", positive("lipschitz", self.lipschitz))
+        for name in ("strong_convexity", "regularization", "l1"):
+            put(name, non_negative(name, getattr(self, name)))
+        if not self.hidden_state and self.smoothness in (None, math.inf):
+            put("smoothness", math.inf)
+        elif self.smoothness is None:
+            raise PlanError(f"smoothness is missing. {_SMOOTH}")
+        else:
+            put("smoothness", non_negative("smoothness", self.smoothness, way_out=_SMOOTH))
+
+    def _fill_constants_from_loss(self) -> None:
+        if self.data_norm is not None:
+            object.__setattr__(self, "data_norm", positive("data_norm", self.data_norm))
+        if self.loss is None:
+            if self.data_norm is not None:
+                raise PlanError(
+                    "data_norm says nothing without a loss: give the plan its loss as well."
+                )
+            if self.lipschitz is None:
+                raise PlanError(
+                    "lipschitz is missing: give the bound on every record's gradient, "
+                    "or a loss with its data_norm."
+                )
+            return
+        if not isinstance(self.loss, Loss):
+            raise PlanError(f"loss must be one of {_names_of(Loss)}; found {self.loss!r}.")
+        if self.data_norm is None:
+            if self.loss.clip is None or self.hidden_state:
+                raise PlanError(
+                    "data_norm is missing: the loss's constants follow from a public bound on the "
+                    "feature norm. State one; rows are clipped to it."
+                )
+            found = (self.loss.clip, math.inf)
+        else:
+            found = self.loss.constants(self.data_norm)
+        for name, least in zip(("lipschitz", "smoothness"), found, strict=True):
+            given = getattr(self, name)
+            if given is None:
+                object.__setattr__(self, name, least)
+                continue
+            needed = self.hidden_state or name == "lipschitz"
+            if needed and as_number(name, given) < least * (1 - ROUNDING):
+                raise PlanError(
+                    f"{name}={given!r} is below {least!r}, the constant of {self.loss!r} with "
+                    f"data_norm={self.data_norm!r}. Leave it out, or lower data_norm."
+                )
+
+    # -- the derived constants of theory section 1 ----------------------------------------------
+
+    @property
+    def batch_size(self) -> float:
+        """``b``: the public constant that every sum of gradients is divided by."""
+        return self.batches.batch_size(self.records)
+
+    @property
+    def inclusion_probability(self) -> float:
+        """``q``: the chance that a given record takes part in a given step."""
+        return self.batches.inclusion_probability(self.records)
+
+    @property
+    def sensitivity(self) -> float:
+        """``Delta``: how much one record can change a sum of gradients, by relation.
+
+        The one place that turns a neighbouring relation into a sensitivity.
+        """
+        replaces = self.neighboring_relation == batch_kinds.REPLACE_ONE
+        # A fixed-size batch has no room for a zeroed record's own law: priced as a replacement.
+        replaces = replaces or isinstance(self.batches, FixedSize)
+        return 2 * self.lipschitz if replaces else self.lipschitz
+
+    @property
+    def diameter(self) -> float:
+        """``D``: the domain's diameter."""
+        return self.domain.diameter(self.dimension)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether step size and noise are the same at every iteration."""
+        return self.step_size.is_constant and self.noise_multiplier.is_constant
+
+    @property
+    def sigma_schedule(self) -> Schedule:
+        """The paper's ``sigma``: standard deviation of the noise on the *mean* gradient."""
+        return self.noise_multiplier.scaled(self.lipschitz / self.batch_size)
+
+    @property
+    def sigma(self) -> float:
+        """The paper's ``sigma`` where it is constant."""
+        if not self.noise_multiplier.is_constant:
+            raise PlanError("sigma varies with the iteration here: read plan.sigma_schedule.")
+        return float(self.sigma_schedule.largest(1))
+
+    @property
+    def batch_cap(self) -> float:
+        """``B_max``: Poisson batches are thinned to this size, so that every step contracts.
+
+        The largest size that contracts at all, or, where the batch practically never grows that
+        far, the largest that contracts as much as the regulariser alone; ``inf``: no cap.
+        """
+        if not (isinstance(self.batches, Poisson) and self.hidden_state) or self.smoothness == 0:
+            return math.inf
+        eta = self.step_size.largest(self.iterations)
+        per_record = eta * self.smoothness / self.batch_size
+        cap = self._whole_below((2 - eta * self.regularization) / per_record)
+        if cap < 1:
+            raise PlanError(
+                f"step size {eta:g} leaves no room for a single record in a Poisson batch of "
+                f"{self.batch_size:g} on average. Use a smaller step or larger batches."
+            )
+        tighter = self._whole_below((2 - 2 * eta * self.regularization) / per_record)
+        if tighter >= 1 and self.chance_to_fill(tighter) <= _NEVER:
+            cap = tighter
+        return math.inf if cap >= self.records else cap
+
+    def _whole_below(self, room: float) -> float:
+        return math.floor(room * (1 + ROUNDING)) if room < 2 * self.records else math.inf
+
+    @property
+    def overflow(self) -> float:
+        """``kappa``: the chance that the *other* records alone fill a capped Poisson batch."""
+        return self.chance_to_fill(self.batch_cap)
+
+    def chance_to_fill(self, cap: float) -> float:
+        """The chance that the other records alone draw ``cap`` or more of them."""
+        if not isinstance(self.batches, Poisson):
+            return 0.0
+        return self.batches.chance_to_fill(cap, self.records)
+
+    def _curvatures(self, *, both_worlds: bool) -> tuple[float, float]:
+        """Least and largest curvature of a batch's mean gradient, regulariser excluded."""
+        b, n = self.batch_size, self.records
+        low, high = self.strong_convexity, self.smoothness
+        if isinstance(self.batches, Poisson):
+            cap = self.batch_cap
+            return 0.0, high * min(cap, n) / b
+        if self.neighboring_relation == batch_kinds.ADD_OR_REMOVE_ONE:
+            return 0.0, high  # records is an upper bound only: the data may be few, or none
+        smallest = b
+        if isinstance(self.batches, Cyclic) and n % self.batches.size:
+            smallest = n % self.batches.size
+        if both_worlds and self.neighboring_relation != batch_kinds.REPLACE_ONE:
+            smallest -= 1  # one world lacks the record
+        return low * smallest / b, high
+
+    def contraction(self, step_size: float | Vector, *, both_worlds: bool = False) -> Any:
+        """``c``: Lipschitz constant of the noiseless step of that size.
+
+        ``both_worlds=True`` bounds it for either neighbour; otherwise for the one that contracts
+        more, which is all that the shift bounds need.
+        """
+        low, high = self._curvatures(both_worlds=both_worlds)
+        alpha = self.regularization
+        bound = np.maximum(
+            np.abs(1 - step_size * (low + alpha)), np.abs(1 - step_size * (high + alpha))
+        )
+        return np.minimum(bound, 1.0)  # the limit was checked; this removes rounding only
+
+    def steps(self, start: int, stop: int, *, both_worlds: bool = False) -> Steps:
+        """``s_t``, ``varsigma_t`` and ``c_t`` for iterations ``start`` to ``stop - 1``."""
+        eta = self.step_size.values(start, stop)
+        sigma = self.sigma_schedule.values(start, stop)
+        return Steps(
+            shift=eta * (self.sensitivity / self.batch_size),
+            spread=eta * sigma,
+            contraction=self.contraction(eta, both_worlds=both_worlds),
+        )
+
+    # -- copies and serialisation ---------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> Plan:
+        """The same plan with some fields changed, checked anew.
+
+        Constants that follow from the loss are derived again unless given.
+        """
+        if {"loss", "data_norm"} & changes.keys():
+            changes = {"lipschitz": None, "smoothness": None, **changes}
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain JSON values (infinities as the string ``"inf"``)."""
+        return {
+            "schema": SCHEMA,
+            "records": self.records,
+            "batches": self.batches.to_dict(),
+            "iterations": _finite_or_word(self.iterations),
+            "step_size": self.step_size.to_json(),
+            "noise_multiplier": self.noise_multiplier.to_json(),
+            "lipschitz": self.lipschitz,
+            "smoothness": _finite_or_word(self.smoothness),
+            "strong_convexity": self.strong_convexity,
+            "regularization": self.regularization,
+            "l1": self.l1,
+            "domain": self.domain.to_dict(),
+            "neighboring_relation": self.neighboring_relation,
+            "hidden_state": self.hidden_state,
+            "dimension": self.dimension,
+            "loss": None if self.loss is None else self.loss.to_dict(),
+            "data_norm": self.data_norm,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Plan:
+        """The inverse of `to_dict`; unknown or missing fields are refused."""
+        if not isinstance(stored, dict):
+            raise PlanError(
+                f"a stored plan is a JSON object, as plan.to_json() writes; found {stored!r:.40}."
+            )
+        rest = dict(stored)
+        if rest.pop("schema", None) != SCHEMA:
+            raise PlanError(
+                f"plan schema {stored.get('schema')!r} is unknown; this version reads {SCHEMA}. "
+                "Read the file with the version of dplateau that wrote it."
+            )
+        known = {f.name for f in dataclasses.fields(cls)}
+        if rest.keys() != known:
+            missing, extra = sorted(known - rest.keys()), sorted(rest.keys() - known)
+            raise PlanError(f"a stored plan lacks {missing} or has unknown fields {extra}.")
+        for name, read in _READERS.items():
+            if rest[name] is not None:
+                rest[name] = read(rest[name])
+        return cls(**rest)
+
+    def to_json(self) -> str:
+        """`to_dict` as one canonical line: the same plan always gives the same text."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """The inverse of `to_json`."""
+        try:
+            stored = json.loads(text)
+        except (TypeError, ValueError) as trouble:
+            raise PlanError(
+                f"this is not the JSON of a plan, as plan.to_json() writes it: {trouble}."
+            ) from None
+        return cls.from_dict(stored)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON: binds checkpoints and certificates to the plan."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def _names_of(kind: type[Any]) -> list[str]:
+    return sorted(cls.__name__ for cls in _PARTS[kind].values())
+
+
+def _finite_or_word(value: float) -> float | str:
+    return "inf" if value == math.inf else value
+
+
+def _number_or_inf(value: float | str) -> float:
+    return math.inf if value == "inf" else value  # type: ignore[return-value]
+
+
+_PARTS: dict[type[Any], dict[str, type[Any]]] = {
+    Batches: batch_kinds.KINDS,
+    Domain: domains.KINDS,
+    Loss: losses.KINDS,
+}
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "batches": batches_from_dict,
+    "iterations": _number_or_inf,
+    "step_size": schedule,
+    "noise_multiplier": schedule,
+    "smoothness": _number_or_inf,
+    "domain": domain_from_dict,
+    "loss": loss_from_dict,
+}
+
+__all__ = ["Plan", "Steps"]

@@ -1,0 +1,314 @@
+"""The report: one self-contained HTML page for the person who signs a release.
+
+Written from a verified certificate alone, with two pictures drawn inside the page: no script, no
+network, no external file. Colours follow the reader's light or dark setting; printing is plain.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.auditing.section import VIOLATED, Section
+from dplateau.certificate import wording
+from dplateau.certificate.claims import number
+from dplateau.certificate.model_file import CERTIFICATE, MODEL, REPORT, read_document
+from dplateau.certificate.record import Certificate, Check
+from dplateau.errors import DataError
+from dplateau.plan.plan import Plan
+from dplateau.report.pictures import epsilon_picture, tradeoff_picture
+
+_FIT = "Fit for release"
+_FACTS = ("feature norm", "classes", "number of records", "domain")
+_SIGNATURES = (
+    "No hyper-parameter was tuned on these records, or that tuning was accounted for as well.",
+    "Nothing else of this run left the building: no earlier model, loss curve, log or resume file.",
+    "Earlier and later releases from the same records are added up with this one.",
+    "One record is the unit that deserves protection; nobody owns many of them.",
+)
+
+_LABELS = {
+    "sensitivity": "most that one record can change a sum of gradients",
+    "batch_size": "batch size, the public divisor",
+    "inclusion_probability": "chance of a record to take part in a step",
+    "largest_step_size": "largest step size",
+    "step_size_limit": "largest step size that contracts",
+    "least_noise_multiplier": "least noise multiplier",
+    "contraction": "contraction of a step",
+    "diameter": "diameter of the domain",
+    "batch_cap": "largest batch that is used",
+    "overflow": "chance that a batch is full without the record",
+}
+
+
+def write_report(
+    directory: str | Path, out: str | Path | None = None, *, audit: str | Path | None = None
+) -> Path:
+    """Verify the certificate in ``directory``, and its model, and write the report beside them.
+
+    Parameters
+    ----------
+    directory : path
+        What ``dplateau train`` wrote (a `certificate.json` inside), or a certificate file.
+    out : path, optional
+        Where to write; ``report.html`` beside the certificate unless given.
+    audit : path, optional
+        The section that ``dplateau audit --html`` wrote, to be shown in the report. One of another
+        plan, or one that was edited, is refused.
+
+    Returns
+    -------
+    Path
+        The file written.
+
+    Raises
+    ------
+    CertificateError
+        When the certificate is missing, unreadable, or does not hold: no report is written then.
+    """
+    source = certificate_path(directory)
+    certificate = Certificate.read(source)
+    model = source.with_name(MODEL)
+    verification = certificate.verify(read_model(model) if model.is_file() else None)
+    target = Path(out) if out is not None else source.with_name(REPORT)
+    _check_target(target)
+    section = None if audit is None else _audit_of(certificate, Path(audit))
+    page = render(certificate, audit=section, checks=verification.checks)
+    try:
+        target.write_text(page, encoding="utf-8")
+    except OSError as trouble:
+        raise DataError(f"cannot write {str(target)!r}: {trouble.strerror}.") from None
+    return target
+
+
+def _check_target(target: Path) -> None:
+    """A report replaces a page, and nothing else."""
+    if target.is_file() and not target.read_bytes()[:100].lstrip().lower().startswith(b"<!doctype"):
+        raise DataError(f"{str(target)!r} exists and is no report. Choose another name.")
+
+
+def certificate_path(path: str | Path) -> Path:
+    """The certificate meant by a path: the file itself, or the one in a model's directory."""
+    path = Path(path)
+    return path / CERTIFICATE if path.is_dir() else path
+
+
+def read_model(path: str | Path) -> NDArray[np.float64] | dict[str, Any]:
+    """What a certificate can be held against: a saved array, or the whole of a model file."""
+    path = Path(path)
+    if path.suffix != ".npy":
+        return read_document(path)
+    try:
+        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError, TypeError):
+        raise DataError(
+            f"no model weights can be read from {str(path)!r}. Name the directory that "
+            "`dplateau train --out` wrote, its model.json, or a .npy file."
+        ) from None
+
+
+def _audit_of(certificate: Certificate, path: Path) -> Section:
+    try:
+        section = Section.parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        raise DataError(f"cannot read an audit from {str(path)!r}. Check the path.") from None
+    except DataError as refusal:
+        raise DataError(f"{path.name}: {refusal}") from None
+    plan = certificate.plan.fingerprint()
+    if section.plan != plan:
+        raise DataError(
+            f"{path.name} is an audit of another plan: {section.plan[:16]}, and this model's is "
+            f"{plan[:16]}. Audit this one: dplateau audit DIR --html FILE."
+        )
+    return section
+
+
+def render(
+    certificate: Certificate, *, audit: Section | None = None, checks: Sequence[Check] = ()
+) -> str:
+    """The report of a certificate as HTML text, with an audit's section if there is one.
+
+    ``checks`` are the ones made before writing it: the page says what was not checked.
+    """
+    record = certificate.to_dict()
+    guarantee, run = record["guarantee"], record["run"]
+    badge = _badge(record["fit_for_release"], certificate.epsilon, audit)
+    page = {
+        "title": "Privacy report",
+        "heading": "Privacy report of a released model",
+        "subtitle": _escape(
+            f"model {record['model']['sha256'][:16]}, {_model_name(certificate.plan)}, "
+            f"trained on {wording.records(certificate.plan)}"
+        ),
+        "verdict_class": "good" if badge == _FIT else "bad",
+        "badge": badge,
+        "statement": _escape(record["statement"]),
+        "numbers": _numbers(record),
+        "attack": _escape(record["attack"]["words"]),
+        "relations": _relations(record),
+        "pictures": _pictures(certificate),
+        "theorem": _escape(guarantee["theorem"]),
+        "hypotheses": _items(guarantee["hypotheses"]),
+        "signatures": _items(_signatures(record)),
+        "constants": _rows(
+            (_LABELS.get(name, name), _shown(value))
+            for name, value in guarantee["constants"].items()
+        ),
+        "covered": _items(record["covered"]),
+        "not_covered": _items(record["not_covered"]),
+        "plan": _rows(_plan_rows(record)),
+        "audit": "" if audit is None else audit.html,
+        "unchecked": _escape(_unchecked(checks)),
+        "digest": record["digest"],
+        "model": record["model"]["sha256"],
+        "plan_fingerprint": record["plan_fingerprint"],
+        "footer": _escape(
+            f"Noise: {run['noise_source']}; {run['reproducibility']}. Computed with "
+            + ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+            + "."
+        ),
+    }
+    template = resources.files("dplateau.report").joinpath("report.html").read_text("utf-8")
+    return Template(template).substitute(page)
+
+
+def _badge(fit: bool, epsilon: float, audit: Section | None) -> str:
+    if not fit:
+        return "Not for release"
+    if audit is not None and audit.verdict == VIOLATED:
+        return "Not for release: an audit contradicts the guarantee"
+    return "Weak guarantee: think twice" if wording.is_weak(epsilon) else _FIT
+
+
+def _unchecked(checks: Sequence[Check]) -> str:
+    missing = [check for check in checks if not check.checked]
+    if not missing:
+        return ""
+    return (
+        "When this report was written: "
+        + "; ".join(f"{check.name}: {check.found}" for check in missing)
+        + "."
+    )
+
+
+def _signatures(record: Mapping[str, Any]) -> Iterable[str]:
+    """What only a person can know; records that were counted in private are none of it."""
+    stated = [fact for fact in _FACTS if "count" not in record or fact != "number of records"]
+    yield (
+        f"The bounds in the plan ({', '.join(stated)}) are public facts or were stated before "
+        "looking at the data."
+    )
+    yield from _SIGNATURES
+
+
+def _numbers(record: Mapping[str, Any]) -> str:
+    guarantee, attack = record["guarantee"], record["attack"]
+    composition = number(guarantee["composition"])
+    cards = [
+        (
+            f"ε = {wording.above(number(guarantee['epsilon']))}",
+            f"at δ = {wording.short(guarantee['delta'])}",
+        ),
+        (wording.above(composition), "what adding up all steps would say"),
+    ]
+    if guarantee["lower_bound"] is not None:
+        least = wording.below(number(guarantee["lower_bound"]))
+        cards.append((least, "no proof can claim less than this"))
+    cards += [
+        (
+            wording.percent(found),
+            f"found by the best attack at {100 * float(rate):g} % false alarms",
+        )
+        for rate, found in attack["true_positive_rate"].items()
+    ]
+    return "\n".join(
+        f"<div><b>{_escape(value)}</b><span>{_escape(label)}</span></div>" for value, label in cards
+    )
+
+
+def _relations(record: Mapping[str, Any]) -> str:
+    delta = record["guarantee"]["delta"]
+    rows = _rows(
+        (
+            wording.RELATIONS[name]
+            + (" (the plan's)" if name == record["guarantee"]["relation"] else ""),
+            f"ε = {wording.above(number(epsilon))}",
+        )
+        for name, epsilon in record["relations"].items()
+    )
+    heading = f"The same guarantee in other definitions, at δ = {_escape(wording.short(delta))}"
+    return f'<h3>{heading}</h3>\n<table class="short">\n{rows}\n</table>'
+
+
+def _pictures(certificate: Certificate) -> str:
+    if not math.isfinite(certificate.epsilon):
+        return "<p>Without a finite guarantee there is nothing to draw.</p>"
+    drawn = (epsilon_picture(certificate), tradeoff_picture(certificate))
+    return "\n".join(
+        f'<figure role="img" aria-label="{_escape(title)}">{svg}'
+        f"<figcaption>{_escape(caption)}</figcaption></figure>"
+        for title, svg, caption in drawn
+    )
+
+
+def _model_name(plan: Plan) -> str:
+    return f"{plan.loss.kind.replace('_', ' ')} model" if plan.loss is not None else "convex model"
+
+
+def _plan_rows(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    plan = {name: value for name, value in record["plan"].items() if name != "schema"}
+    yield "steps run", f"{record['run']['iterations_run']:,}"
+    if "count" in record:
+        yield "count of records", _shown({"kind": record["count"]["mechanism"], **record["count"]})
+    for name, value in plan.items():
+        if value is not None:
+            yield name.replace("_", " "), _shown(value)
+
+
+def _shown(value: Any) -> str:
+    """A JSON value as a person would write it."""
+    if isinstance(value, dict):
+        rest = {k: v for k, v in value.items() if k != "kind" and v is not None}
+        inside = ", ".join(f"{name.replace('_', ' ')} {_shown(v)}" for name, v in rest.items())
+        return f"{value.get('kind', '')} ({inside})" if inside else str(value.get("kind", ""))
+    if isinstance(value, list):
+        head = ", ".join(_shown(v) for v in value[:8])
+        return head if len(value) <= 8 else f"{head}, ... ({len(value)} values)"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value == "inf":
+        return "unbounded"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return "below 1e-12" if 0 < abs(value) < 1e-12 else wording.short(float(f"{value:.6g}"))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _rows(pairs: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(
+        f"<tr><th>{_escape(name)}</th><td>{_escape(value)}</td></tr>" for name, value in pairs
+    )
+
+
+def _items(sentences: Iterable[str]) -> str:
+    return "\n".join(f"<li>{_escape(sentence)}</li>" for sentence in sentences)
+
+
+def _escape(text: str) -> str:
+    """Text for the page; a number must not be torn from its exponent or percent sign."""
+    whole = re.sub(r"(\de)-(\d)", "\\1\u2011\\2", html.escape(str(text), quote=True))
+    return re.sub(r"(\d) %", "\\1\u00a0%", whole)
+
+
+__all__ = ["certificate_path", "read_model", "render", "write_report"]

@@ -1,0 +1,207 @@
+"""Tables to bounded features, using public facts only.
+
+Nothing here learns from the data: bounds, categories and column types come from a schema that a
+person writes from the codebook. The norm of every encoded row is bounded by construction, so the
+encoder can say which ``data_norm`` it guarantees before it has seen a table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from dplateau.errors import DataError, PlanError
+from dplateau.tables.columns import Column, column_from_dict
+
+Array = NDArray[np.float64]
+
+
+class PublicTableEncoder(TransformerMixin, BaseEstimator):
+    """A table as features of bounded norm, without looking at the data.
+
+    Parameters
+    ----------
+    schema : mapping or path of a JSON file
+        ``{"columns": {name: {"type": ...}, ...}}``. The types and their facts:
+
+        ``number``
+            ``bounds: [low, high]`` (values are clipped to them), ``log: true`` for
+            ``log1p(value - low)``, ``bins: k`` for one-hot intervals of equal width.
+        ``category``
+            ``categories: [...]``; any other value counts as "other".
+        ``boolean``
+            Nothing. ``true``, ``yes``, ``t``, ``y``, ``1`` and their opposites are understood.
+        ``date``
+            ``bounds: ["2000-01-01", "2025-12-31"]``.
+        ``ignore``
+            The column is left out.
+
+        Every column takes ``missing: false`` to save the indicator of missing values, and a
+        category ``other: false`` to save the one of unknown values: then such a cell is encoded
+        as zeros.
+    rows : {"auto", "unit", "bound"}, default "auto"
+        ``"unit"`` scales every row to norm 1, which uses the norm in full and forgets how long the
+        row was: of a single number nothing is left but its sign. ``"bound"`` divides all rows by
+        the largest norm that any row could have, which forgets nothing. ``"auto"`` chooses by the
+        schema alone: ``"unit"`` where most columns are categories, booleans or binned numbers,
+        whose features have norm 1 whatever the value, so that rows differ little in length (by a
+        factor of at most ``sqrt(2)``); else ``"bound"``.
+
+    Attributes
+    ----------
+    data_norm : float
+        The norm that no encoded row exceeds: pass it to the estimator.
+    scaling : str
+        ``"unit"`` or ``"bound"``: ``rows``, or what ``"auto"`` chose.
+
+    Guarantee
+    ---------
+    ``transform`` treats each row by itself and uses the schema only, so the encoding costs no
+    privacy. No cell raises an error: what cannot be read counts as missing.
+
+    Examples
+    --------
+    >>> encoder = PublicTableEncoder({"columns": {
+    ...     "age": {"type": "number", "bounds": [0, 100], "missing": False},
+    ...     "job": {"type": "category", "categories": ["clerk", "nurse"], "missing": False}}})
+    >>> encoder.data_norm
+    1.0
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'job=clerk', 'job=nurse', 'job=(other)']
+    >>> encoder.transform({"age": [100, 50], "job": ["nurse", "spy"]}).round(3).tolist()
+    [[0.707, 0.0, 0.707, 0.0], [0.0, 0.0, 0.0, 0.707]]
+    >>> encoder.scaling
+    'bound'
+    """
+
+    def __init__(self, schema: Mapping[str, Any] | str | Path, *, rows: str = "auto") -> None:
+        self.schema = schema
+        self.rows = rows
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that are encoded, in the schema's order."""
+        return _parse(load_schema(self.schema))
+
+    @property
+    def data_norm(self) -> float:
+        """The norm that no encoded row exceeds."""
+        return 1.0
+
+    @property
+    def scaling(self) -> str:
+        """How rows are scaled, from the schema alone: ``"unit"`` or ``"bound"``."""
+        if self.rows not in ("auto", "unit", "bound"):
+            raise PlanError(f"rows must be 'auto', 'unit' or 'bound'; found {self.rows!r}.")
+        if self.rows != "auto":
+            return self.rows
+        constant = [column.constant_norm for column in self.columns]
+        return "unit" if 2 * sum(constant) > len(constant) else "bound"
+
+    def fit(self, X: Any = None, y: Any = None) -> PublicTableEncoder:
+        """Check the schema; the table is not looked at."""
+        _ = self.scaling
+        self.n_features_out_ = len(self.get_feature_names_out())
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False  # there is nothing to learn
+        return tags
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """One name per encoded feature."""
+        names = [name for column in self.columns for name in column.feature_names]
+        return np.array(names, dtype=object)
+
+    def transform(self, X: Any) -> Array:
+        """The encoded rows, shape ``(rows, features)``.
+
+        Parameters
+        ----------
+        X : pandas DataFrame, pyarrow Table, or mapping of column name to values
+        """
+        columns, cells = self.columns, _columns_of(X)
+        absent = [column.name for column in columns if column.name not in cells]
+        if absent:
+            raise DataError(
+                f"the table has no column {', '.join(map(repr, absent))}. "
+                "Correct the schema, or mark the column as 'ignore'."
+            )
+        encoded = np.hstack([column.encode(cells[column.name]) for column in columns])
+        if self.scaling == "bound":
+            return encoded / math.sqrt(sum(column.square_norm for column in columns))
+        norms = np.linalg.norm(encoded, axis=1, keepdims=True)
+        return encoded / np.where(norms > 0, norms, 1.0)
+
+
+def load_schema(schema: Mapping[str, Any] | str | Path) -> dict[str, Any]:
+    """The schema as a dictionary, from itself or from its JSON file."""
+    if isinstance(schema, Mapping):
+        loaded: Any = dict(schema)
+    else:
+        path = Path(schema)
+        try:
+            loaded = json.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            raise DataError(f"there is no readable schema file {str(path)!r}.") from None
+        except ValueError as error:
+            raise DataError(f"{path.name} is not valid JSON: {error}.") from None
+    if not isinstance(loaded, dict) or not isinstance(loaded.get("columns"), Mapping):
+        raise PlanError(
+            'a schema is {"columns": {name: {"type": ...}}}; found no "columns". '
+            "Write a template with: dplateau schema TABLE."
+        )
+    return loaded
+
+
+def schema_template(types: Mapping[str, str]) -> dict[str, Any]:
+    """A schema to fill in: names and types, and empty places for the public facts.
+
+    Examples
+    --------
+    >>> schema_template({"age": "number"})["columns"]
+    {'age': {'type': 'number', 'bounds': [None, None]}}
+    """
+    blanks: dict[str, dict[str, Any]] = {
+        "number": {"bounds": [None, None]},
+        "date": {"bounds": [None, None]},
+        "category": {"categories": []},
+    }
+    return {
+        "about": "Column names and types only. Fill in bounds and categories from public knowledge "
+        "(a codebook, the law, common sense), never from this table; mark identifiers as 'ignore'.",
+        "columns": {name: {"type": kind, **blanks.get(kind, {})} for name, kind in types.items()},
+    }
+
+
+def _parse(schema: Mapping[str, Any]) -> tuple[Column, ...]:
+    columns = [
+        column_from_dict(name, facts)
+        for name, facts in schema["columns"].items()
+        if not (isinstance(facts, Mapping) and facts.get("type") == "ignore")
+    ]
+    if not columns:
+        raise PlanError("the schema encodes no column: all are ignored or none is listed.")
+    return tuple(columns)
+
+
+def _columns_of(X: Any) -> dict[str, Any]:
+    """The columns by name, whatever kind of table they come in."""
+    if isinstance(X, Mapping):
+        return dict(X)
+    if hasattr(X, "column_names"):  # pyarrow
+        return {name: X.column(name) for name in X.column_names}
+    if hasattr(X, "columns"):  # pandas and its kin
+        return {str(name): X[name] for name in X.columns}
+    raise DataError(
+        f"a table with named columns is needed; found {type(X).__name__}. "
+        "Pass a pandas DataFrame, a pyarrow Table, or a dictionary of columns."
+    )

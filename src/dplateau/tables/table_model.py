@@ -1,0 +1,224 @@
+"""A trained model together with the encoding of the tables it reads, as plain JSON on disk.
+
+A model directory holds ``model.json`` (released weights, public schema) and ``certificate.json``.
+Neither holds data, seeds or anything computed from data but the released weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau import estimators
+from dplateau.certificate.model_file import CERTIFICATE, FORMAT, MODEL, REPORT, read_document
+from dplateau.errors import DataError, PlanError
+from dplateau.estimators.base import PrivateLinearModel
+from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
+from dplateau.tables.encoding import PublicTableEncoder, load_schema
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A fitted estimator, the encoder of its features, and the column it predicts.
+
+    Build one with `train`; `write` and `read` are inverse to each other.
+    """
+
+    estimator: PrivateLinearModel
+    encoder: PublicTableEncoder
+    target: str
+
+    @classmethod
+    def train(
+        cls,
+        table: Any,
+        schema: Mapping[str, Any] | str | Path,
+        target: str,
+        *,
+        rows: str = "auto",
+        **options: Any,
+    ) -> TableModel:
+        """Train on a table with named columns.
+
+        The target's entry in the schema chooses the model: a category or boolean column gives
+        `PrivateLogisticRegression` with its categories as classes, a number
+        `PrivateLinearRegression` with its bounds as target bounds.
+
+        Parameters
+        ----------
+        table : pyarrow Table, pandas DataFrame or mapping of columns
+        schema : mapping or path
+            As for `PublicTableEncoder`, with the target among its columns.
+        target : str
+            The column to predict.
+        rows : {"auto", "unit", "bound"}
+            How rows are scaled: see `PublicTableEncoder`.
+        **options
+            Parameters of the estimator: ``epsilon``, ``delta`` and so on.
+        """
+        encoder, column = _split(load_schema(schema), target, rows)
+        estimator = _estimator_for(column, data_norm=encoder.data_norm, **options)
+        cells = table.column(target) if hasattr(table, "column") else table[target]
+        features = encoder.transform(table)
+        if features.shape[0] == 0:
+            raise DataError("the table has no rows to train on. Check that it is the right file.")
+        estimator.fit(features, column.targets(cells))
+        model = cls(estimator, encoder, target)
+        estimator.certificate_ = estimator.certificate_.bound_to(model.to_dict())
+        return model
+
+    @property
+    def certificate(self) -> Any:
+        """What is promised about the released weights."""
+        return self.estimator.certificate_
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """A prediction for every row."""
+        features = self.encoder.transform(table)
+        if features.shape[0] == 0:
+            return np.asarray(getattr(self.estimator, "classes_", np.empty(0)))[:0]
+        return np.asarray(self.estimator.predict(features))
+
+    def predict_proba(self, table: Any) -> NDArray[np.float64] | None:
+        """The classes' probabilities for every row; None for a regression."""
+        if not hasattr(self.estimator, "predict_proba"):
+            return None
+        features = self.encoder.transform(table)
+        if features.shape[0] == 0:
+            return np.empty((0, len(self.estimator.classes_)))
+        return np.asarray(self.estimator.predict_proba(features))
+
+    # -- on disk ----------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that predicting needs, as JSON values."""
+        model = self.estimator
+        if hasattr(model, "classes_"):
+            facts = {"classes": model.classes_.tolist()}
+        else:
+            facts = {"target_bounds": list(model.target_bounds)}
+        return {
+            "format": FORMAT,
+            "estimator": type(model).__name__,
+            "target": self.target,
+            **facts,
+            "schema": dict(load_schema(self.encoder.schema)),
+            "rows": self.encoder.scaling,  # what was done, whatever chose it
+            "features": self.encoder.get_feature_names_out().tolist(),
+            # Coefficients are made from these again: what predicts is what was certified.
+            "weights": model.weights_.tolist(),
+        }
+
+    def write(self, directory: str | Path, *, force: bool = False) -> list[Path]:
+        """Write model and certificate, all or nothing; the paths written.
+
+        An existing directory that is not empty is refused, unless ``force`` allows to replace the
+        files of these names in it. A report of the model before goes with it.
+        """
+        directory = check_directory(directory, force=force)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        staged = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+        try:
+            (staged / MODEL).write_text(json.dumps(self.to_dict(), allow_nan=False) + "\n")
+            self.certificate.write(staged / CERTIFICATE)
+            directory.mkdir(exist_ok=True)
+            (directory / REPORT).unlink(missing_ok=True)
+            for name in (MODEL, CERTIFICATE):
+                os.replace(staged / name, directory / name)
+        finally:
+            shutil.rmtree(staged)
+        return [directory / MODEL, directory / CERTIFICATE]
+
+    @classmethod
+    def read(cls, directory: str | Path) -> TableModel:
+        """The model in a directory, ready to predict."""
+        from dplateau.certificate.record import Certificate
+
+        path = Path(directory) / MODEL
+        stored = read_document(path)
+        if stored.get("format") != FORMAT:
+            raise DataError(f"{path.name} has an unknown format; this version reads {FORMAT}.")
+        certificate = Certificate.read(path.with_name(CERTIFICATE))
+        try:
+            model = cls._restored(stored, certificate)
+        except (KeyError, TypeError, AttributeError):
+            raise DataError(f"{path.name} lacks a part of the model. Train again.") from None
+        wrong = next((check for check in certificate.identify(stored) if not check.passed), None)
+        if wrong is not None:
+            raise DataError(
+                f"{path.name} is not what its certificate was issued for ({wrong.name}: "
+                f"{wrong.found}). Get both from where they were trained."
+            )
+        return model
+
+    @classmethod
+    def _restored(cls, stored: dict[str, Any], certificate: Any) -> TableModel:
+        encoder = PublicTableEncoder(stored["schema"], rows=stored["rows"]).fit()
+        facts = {key: stored[key] for key in ("classes", "target_bounds") if key in stored}
+        model = getattr(estimators, stored["estimator"])(
+            delta=certificate.delta,
+            data_norm=encoder.data_norm,
+            neighboring_relation=certificate.relation,
+            fit_intercept=certificate.plan.loss.intercept > 0,
+            **facts,
+        )
+        if "classes" in stored:
+            model.classes_ = np.array(stored["classes"])
+        model.weights_ = np.array(stored["weights"], dtype=np.float64)
+        model.n_features_in_ = encoder.n_features_out_
+        if model.weights_.size != certificate.plan.dimension:
+            raise KeyError("weights")
+        model.certificate_, model.plan_ = certificate, certificate.plan
+        model.n_iter_ = int(certificate.plan.iterations)
+        return cls(model, encoder, stored["target"])
+
+
+def check_directory(directory: str | Path, *, force: bool) -> Path:
+    """The output directory, refused when it holds something and ``force`` was not given."""
+    directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise DataError(f"{str(directory)!r} is a file. Name a directory.")
+    if directory.is_dir() and any(directory.iterdir()) and not force:
+        raise DataError(
+            f"{str(directory)!r} is not empty. Choose another directory, or pass --force to "
+            "replace the model in it."
+        )
+    return directory
+
+
+def _split(schema: dict[str, Any], target: str, rows: str) -> tuple[PublicTableEncoder, Column]:
+    """The encoder of all other columns, and the target's column."""
+    columns = dict(schema["columns"])
+    if target not in columns:
+        raise PlanError(
+            f"the target {target!r} is not in the schema, whose columns are "
+            f"{', '.join(map(repr, columns))}. Describe it there: its categories or bounds."
+        )
+    facts = columns.pop(target)
+    if isinstance(facts, Mapping) and facts.get("type") == "ignore":
+        raise PlanError(
+            f"the target {target!r} is marked 'ignore' in the schema. Describe it there: a "
+            "category with its categories, a boolean, or a number with its bounds."
+        )
+    column = column_from_dict(target, facts)
+    return PublicTableEncoder({"columns": columns}, rows=rows).fit(), column
+
+
+def _estimator_for(column: Column, **options: Any) -> PrivateLinearModel:
+    """The estimator that predicts such a column, with the facts that the schema states."""
+    if isinstance(column, Category):
+        options["classes"] = list(column.categories)
+    elif isinstance(column, Boolean):
+        options["classes"] = ["false", "true"]
+    elif isinstance(column, Number):
+        return estimators.PrivateLinearRegression(target_bounds=list(column.bounds), **options)
+    return estimators.PrivateLogisticRegression(**options)

@@ -1,0 +1,244 @@
+"""The planner decides from public facts, keeps its budget, and knows no units."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+import dplateau as dp
+from dplateau.estimators.planner import (
+    LEAST_BATCH,
+    WORK,
+    best_travel,
+    predicted_excess,
+    suggest_plan,
+)
+
+LOSSES = {
+    "logistic": dp.Logistic(intercept=0.25),
+    "softmax": dp.Softmax(intercept=0.25, classes=5),
+    "hinge": dp.SmoothedHinge(intercept=0.25),
+    "huber": dp.Huber(intercept=0.25, threshold=0.25),
+    "pinball": dp.SmoothedPinball(intercept=0.25, width=0.1),
+}
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one", "replace_special"])
+def test_the_budget_is_kept_and_used(kind, relation):
+    for n, epsilon in itertools.product((100, 20_000), (0.1, 4.0)):
+        plan = suggest_plan(
+            LOSSES[kind],
+            n,
+            30,
+            data_norm=2.0,
+            epsilon=epsilon,
+            delta=1e-6,
+            neighboring_relation=relation,
+        )
+        assert plan.neighboring_relation == relation
+        assert dp.account(plan).epsilon(1e-6) <= epsilon
+        less = plan.replace(noise_multiplier=plan.noise_multiplier.scaled(0.998))
+        assert dp.account(less).epsilon(1e-6) > epsilon
+
+
+@pytest.mark.parametrize("kind", ["logistic", "softmax"])
+def test_units_do_not_matter(kind):
+    """Rescaling features, intercept and data_norm together changes nothing that counts."""
+    loss = LOSSES[kind]
+    large = type(loss)(**{**vars(loss), "intercept": loss.intercept * 1000})
+    plain = suggest_plan(loss, 5000, 20, data_norm=1.0, **BUDGET)
+    scaled = suggest_plan(large, 5000, 20, data_norm=1000.0, **BUDGET)
+    assert scaled.iterations == plain.iterations
+    assert scaled.batches == plain.batches
+    ratio = scaled.noise_multiplier.largest(1) / plain.noise_multiplier.largest(1)
+    assert ratio == pytest.approx(1.0, rel=1e-3)
+    assert scaled.step_size.largest(1) * 1e6 == pytest.approx(plain.step_size.largest(1))
+
+
+def test_the_travel_minimises_the_forecast():
+    loss = LOSSES["logistic"]
+    norm = loss.augmented_norm(1.0)
+    for weights, privacy in itertools.product((3, 100, 10_000), (1.0, 100.0, 1e5)):
+        tau = best_travel(loss, norm, weights, norm, privacy)
+
+        def forecast(t, weights=weights, privacy=privacy):
+            noise = min(loss.curvature * (t * norm) ** 2 / 2, weights * t / 4)
+            return (15 / norm) ** 2 / (2 * t) + noise * (norm / privacy) ** 2
+
+        assert forecast(tau) <= min(forecast(tau * 1.3), forecast(tau / 1.3)) * (1 + 1e-9)
+
+
+def test_regression_that_cannot_learn_stays_near_the_constant_model():
+    """The forecast of a Huber plan is least at its travel and never above what there was."""
+    loss = LOSSES["huber"]
+    norm, start = loss.augmented_norm(1.0), loss.threshold**2
+    gain = 2 / (6 * loss.threshold) ** 2
+    for weights, privacy in itertools.product((3, 100, 10_000), (0.1, 1.0, 100.0, 1e5)):
+        tau = best_travel(loss, 2 * loss.threshold * norm, weights, norm, privacy)
+        price = (2 * loss.threshold / privacy) ** 2
+
+        def forecast(t, weights=weights, price=price):
+            t *= norm**2
+            noise = min(loss.curvature * t**2 / 2, weights * t / 4) * price
+            return 1 / (1 / start + gain * t) + noise
+
+        assert forecast(tau) <= min(forecast(tau * 1.3), forecast(tau / 1.3)) * (1 + 1e-9)
+        assert forecast(tau) < start
+
+
+def test_more_budget_or_records_means_longer_travel_and_a_better_forecast():
+    def of(n, epsilon):
+        plan = suggest_plan(LOSSES["logistic"], n, 20, data_norm=1.0, epsilon=epsilon, delta=1e-6)
+        travel = plan.step_size.largest(1) * plan.iterations
+        return travel, predicted_excess(plan, 20)
+
+    chain = [of(500, 0.2), of(500, 1.0), of(2000, 1.0), of(2000, 3.0)]
+    assert [t for t, _ in chain] == sorted(t for t, _ in chain)
+    assert [e for _, e in chain] == sorted((e for _, e in chain), reverse=True)
+
+
+def test_scalar_losses_stay_hidden_and_softmax_is_clipped_where_it_pays():
+    for kind in ("logistic", "hinge", "huber", "pinball"):
+        plan = suggest_plan(LOSSES[kind], 5000, 20, data_norm=1.0, **BUDGET)
+        assert plan.hidden_state
+        assert plan.step_size.largest(1) * plan.smoothness <= 2
+    chosen = suggest_plan(LOSSES["softmax"], 5000, 20, data_norm=1.0, **BUDGET)
+    other = suggest_plan(LOSSES["softmax"], 5000, 20, data_norm=1.0, hidden_state=True, **BUDGET)
+    assert not chosen.hidden_state
+    assert chosen.loss.clip is not None
+    assert other.hidden_state
+    assert other.loss.clip is None
+    assert predicted_excess(chosen, 20) < predicted_excess(other, 20)
+
+
+def test_a_softmax_may_learn_as_much_as_a_logistic_loss():
+    """With a budget so large that only time limits the steps, both leave the same unlearned."""
+    rich = {"data_norm": 1.0, "epsilon": 50.0, "delta": 1e-6, "work": 1e6}
+    two = suggest_plan(LOSSES["logistic"], 1_000_000, 5, **rich)
+    left = 15**2 / (2 * 2000 * 1.5 * 4)
+    assert two.iterations == 2000
+    for classes in (3, 10):
+        loss = dp.Softmax(intercept=0.25, classes=classes)
+        plan = suggest_plan(loss, 1_000_000, 5, **rich)
+        travel = plan.iterations * plan.step_size.largest(1) * loss.augmented_norm(1.0) ** 2
+        assert classes * 15**2 / (2 * travel) == pytest.approx(left, rel=0.01)
+
+
+def test_large_data_is_sampled_within_the_work():
+    plan = suggest_plan(LOSSES["logistic"], 10_000_000, 100, data_norm=1.0, **BUDGET)
+    assert isinstance(plan.batches, dp.Poisson)
+    assert plan.batch_size * plan.iterations * 101 <= 1.01 * WORK
+    assert dp.account(plan).epsilon(1e-6) <= 1.0
+    tight = suggest_plan(
+        LOSSES["logistic"], 50_000, 100, data_norm=1.0, work=1e5, noise_multiplier=1.0
+    )
+    assert tight.batches == dp.Poisson(LEAST_BATCH)
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_endless_training_has_a_finite_price(kind):
+    plan = suggest_plan(LOSSES[kind], 5000, 20, data_norm=1.0, iterations=math.inf, **BUDGET)
+    assert plan.iterations == math.inf
+    assert plan.hidden_state
+    assert plan.regularization > 0
+    assert 0.99 <= dp.account(plan).epsilon(1e-6) <= 1.0
+
+
+def test_what_is_given_is_kept():
+    given = {
+        "domain": dp.L2Ball(3.0),
+        "regularization": 0.01,
+        "l1": 0.001,
+        "batches": dp.Poisson(500),
+        "iterations": 40,
+        "step_size": 2.0,
+    }
+    plan = suggest_plan(LOSSES["logistic"], 5000, 20, data_norm=1.0, **given, **BUDGET)
+    for name, value in given.items():
+        found = getattr(plan, name)
+        assert (found.largest(1) if name == "step_size" else found) == value
+    noisy = suggest_plan(LOSSES["logistic"], 5000, 20, data_norm=1.0, noise_multiplier=50.0)
+    assert noisy.noise_multiplier.largest(1) == 50.0
+    silent = suggest_plan(LOSSES["logistic"], 5000, 20, data_norm=1.0, noise_multiplier=0.0)
+    assert silent.iterations > 0
+
+
+def test_a_step_too_long_for_hidden_iterates_leaves_the_other_kind():
+    plan = suggest_plan(LOSSES["softmax"], 5000, 20, data_norm=1.0, step_size=20.0, **BUDGET)
+    assert not plan.hidden_state
+    with pytest.raises(dp.PlanError, match="contraction limit"):
+        suggest_plan(LOSSES["logistic"], 5000, 20, data_norm=1.0, step_size=20.0, **BUDGET)
+
+
+def test_more_steps_shorten_the_step_and_keep_the_travel():
+    plain = suggest_plan(LOSSES["logistic"], 1000, 20, data_norm=1.0, **BUDGET)
+    longer = suggest_plan(
+        LOSSES["logistic"], 1000, 20, data_norm=1.0, iterations=10 * plain.iterations, **BUDGET
+    )
+    assert longer.step_size.largest(1) * longer.iterations == pytest.approx(
+        plain.step_size.largest(1) * plain.iterations, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", ["logistic", "softmax", "huber"])
+def test_a_loose_bound_on_the_records_costs_steps_and_not_the_model(kind):
+    """Divided by three times the records there are: as far in the data's own units, as noisy."""
+    given = {"data_norm": 1.0, "neighboring_relation": "add_or_remove_one", **BUDGET}
+    tight = suggest_plan(LOSSES[kind], 1000, 20, **given)
+    loose = suggest_plan(LOSSES[kind], 3000, 20, likely_records=1000, **given)
+    assert loose.records == 3000
+    travel = {p: p.iterations * p.step_size.largest(1) / p.records for p in (tight, loose)}
+    assert travel[loose] == pytest.approx(travel[tight], rel=0.05)
+    noise = {p: math.sqrt(p.iterations) * p.step_size.largest(1) * p.sigma for p in (tight, loose)}
+    assert noise[loose] == pytest.approx(noise[tight], rel=0.05)
+    forecast = predicted_excess(loose, 20, filled=1 / 3)
+    assert forecast == pytest.approx(predicted_excess(tight, 20), rel=0.05)
+
+
+def test_incomplete_budgets_are_refused():
+    for wrong in ({}, {"epsilon": 1.0, "noise_multiplier": 1.0}, {"epsilon": 1.0}):
+        with pytest.raises(dp.PlanError):
+            suggest_plan(LOSSES["logistic"], 100, 5, data_norm=1.0, **wrong)
+    with pytest.raises(dp.PlanError, match="n_samples"):
+        suggest_plan(LOSSES["logistic"], 0, 5, data_norm=1.0, **BUDGET)
+    with pytest.raises(dp.PlanError, match="data_norm"):
+        suggest_plan(LOSSES["logistic"], 10, 5, data_norm=math.inf, **BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"iterations": 0}, "iterations must be a whole number of at least 1; found 0"),
+        ({"iterations": -1}, "iterations must be a whole number of at least 1; found -1"),
+        ({"step_size": 0}, "step_size must be positive; found 0"),
+        ({"loss": "logistic"}, "loss must be a Loss such as Logistic"),
+        ({"loss": dp.Logistic}, "loss must be a Loss such as Logistic"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_their_own_name(wrong, words):
+    given = {"loss": LOSSES["logistic"], "data_norm": 1.0, **BUDGET, **wrong}
+    with pytest.raises(dp.PlanError, match=words):
+        suggest_plan(n_samples=100, n_features=5, **given)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("size", [3, 20, 50])
+def test_a_small_poisson_batch_gets_a_step_it_has_room_for(relation: str, size: int) -> None:
+    plan = dp.suggest_plan(
+        dp.Logistic(),
+        569,
+        30,
+        epsilon=1.0,
+        delta=1e-5,
+        data_norm=1.0,
+        batches=dp.Poisson(size),
+        iterations=30,
+        hidden_state=True,
+        neighboring_relation=relation,
+    )
+    assert plan.overflow <= plan.batches.max_overflow
+    assert dp.account(plan).epsilon(1e-5) <= 1.0
