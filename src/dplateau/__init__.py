@@ -9,7 +9,7 @@ from typing import Any
 
 from dplateau.errors import DataError, PlanError, PrivacyWarning, StoppedEarlyWarning
 from dplateau.plan import batches, domains, losses, schedules
-from dplateau.plan.batches import Cyclic, FixedSize, FullBatch, Poisson
+from dplateau.plan.batches import Cyclic, FixedSize, FullBatch, Poisson, RandomAllocation
 from dplateau.plan.domains import Box, Everywhere, L1Ball, L2Ball, Simplex
 from dplateau.plan.losses import Huber, Logistic, SmoothedHinge, SmoothedPinball, Softmax
 from dplateau.plan.plan import Plan
@@ -61,6 +61,7 @@ __all__ = [  # noqa: RUF022 (the order in which a plan is written)
     "Cyclic",
     "FixedSize",
     "Poisson",
+    "RandomAllocation",
     "batches",
     "domains",
     "losses",

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from dplateau.errors import PlanError, positive, probability, whole
+from dplateau.plan.hits import HitLaw
+from dplateau.plan.parts import Part
+
+Rows = slice | NDArray[np.int64]
 
 ADD_OR_REMOVE_ONE = "add_or_remove_one"
 REPLACE_ONE = "replace_one"
@@ -16,16 +24,30 @@ REPLACE_SPECIAL = "replace_special"
 RELATIONS = (REPLACE_ONE, ADD_OR_REMOVE_ONE, REPLACE_SPECIAL)
 
 
-class Batches:
-    """A rule that gives every step its batch."""
+class Batches(Part, family="batches"):
+    """A rule that gives every step its batch.
 
-    kind: ClassVar[str]
+    A kind states its `batch_size`, its law of `hits`, the `sizes` a batch can have, and how it is
+    drawn: `draw` where every step is drawn for itself, else `draws`.
+    """
+
     relations: ClassVar[tuple[str, ...]] = RELATIONS
     relation_way_out: ClassVar[str] = ""
+    max_overflow: float = 0.0
+
+    # -- what the accountant reads --------------------------------------------------------------
 
     def batch_size(self, records: int) -> float:
         """The public number ``b`` that every sum of gradients is divided by."""
         raise TypeError(f"{type(self).__name__} states no batch size")
+
+    def hits(self, records: int) -> HitLaw:
+        """At which steps a given record takes part, and what that says of the others."""
+        raise TypeError(f"{type(self).__name__} states no law of hits")
+
+    def sizes(self, records: int) -> tuple[int, int]:
+        """The fewest and the most records that a batch can have."""
+        raise TypeError(f"{type(self).__name__} states no sizes of its batches")
 
     def inclusion_probability(self, records: int) -> float:
         """The chance ``q`` that a given record takes part in a given step (1 if certain)."""
@@ -34,6 +56,25 @@ class Batches:
     def per_epoch(self, records: int) -> int:
         """Steps in one pass over the data (``l``), rounded up."""
         return math.ceil(records / self.batch_size(records))
+
+    def period(self, records: int) -> int | None:
+        """Steps from one hit of a record to its next where both are certain; None: random."""
+        return self.hits(records).period
+
+    def chance_to_fill(self, cap: float, records: int) -> float:
+        """An upper bound on the chance that all records but one make a batch of ``cap`` or more."""
+        return 0.0 if cap > self.sizes(records)[1] else 1.0
+
+    def least_cap(self, records: int) -> int:
+        """The smallest cap that is filled with no more than the chance ``max_overflow``."""
+        low, high = math.floor(self.batch_size(records)), records + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.chance_to_fill(middle, records) > self.max_overflow:
+                low = middle
+            else:
+                high = middle
+        return high
 
     def check(self, records: int) -> None:
         """Refuse a batch that the data cannot fill."""
@@ -44,9 +85,35 @@ class Batches:
                 f"records. Use a batch size of at most {records}, or FullBatch()."
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields under their names, with the ``kind`` that `batches_from_dict` reads."""
-        return {"kind": self.kind, **vars(self)}
+    # -- what the trainer reads -----------------------------------------------------------------
+
+    def draw(self, step: int, present: int, records: int, stream: np.random.Generator) -> Rows:
+        """The rows of one step, uncapped.
+
+        Parameters
+        ----------
+        step : int
+            The step's number, from 0.
+        present : int
+            Rows of the data: ``records``, or under ``add_or_remove_one`` as many or fewer.
+        records : int
+            The plan's public number of records.
+        stream : numpy Generator
+            The batches' own stream of random numbers.
+        """
+        raise TypeError(f"{type(self).__name__} states no draw")
+
+    def draws(
+        self, present: int, records: int, stream: np.random.Generator, start: int = 0
+    ) -> Iterator[Rows]:
+        """The rows of step ``start`` and of every later one, without end."""
+        for step in itertools.count(start):
+            yield self.draw(step, present, records, stream)
+
+    def resumable(self, step: int, records: int) -> bool:
+        """Whether `draws` may start at this step: a run is interrupted there, or before."""
+        epoch = self.hits(records).epoch
+        return epoch is None or step % epoch == 0
 
 
 @dataclass(frozen=True)
@@ -60,9 +127,19 @@ class FullBatch(Batches):
     """
 
     kind: ClassVar[str] = "full"
+    compiled: ClassVar[str | None] = "contiguous"
 
     def batch_size(self, records: int) -> int:
         return records
+
+    def hits(self, records: int) -> HitLaw:
+        return HitLaw(chance=1.0, period=1)
+
+    def sizes(self, records: int) -> tuple[int, int]:
+        return records, records
+
+    def draw(self, step: int, present: int, records: int, stream: np.random.Generator) -> Rows:
+        return slice(0, present)
 
 
 @dataclass(frozen=True)
@@ -79,6 +156,7 @@ class Cyclic(Batches):
 
     size: int
     kind: ClassVar[str] = "cyclic"
+    compiled: ClassVar[str | None] = "contiguous"
     relations: ClassVar[tuple[str, ...]] = (REPLACE_ONE, REPLACE_SPECIAL)
     relation_way_out: ClassVar[str] = (
         "Adding or removing a record would shift every later batch: use 'replace_one', "
@@ -90,6 +168,16 @@ class Cyclic(Batches):
 
     def batch_size(self, records: int) -> int:
         return self.size
+
+    def hits(self, records: int) -> HitLaw:
+        return HitLaw(chance=1.0, period=self.per_epoch(records))
+
+    def sizes(self, records: int) -> tuple[int, int]:
+        return records % self.size or self.size, self.size
+
+    def draw(self, step: int, present: int, records: int, stream: np.random.Generator) -> Rows:
+        start = step % self.per_epoch(records) * self.size
+        return slice(start, min(start + self.size, present))
 
 
 @dataclass(frozen=True)
@@ -104,6 +192,7 @@ class FixedSize(Batches):
 
     size: int
     kind: ClassVar[str] = "fixed"
+    compiled: ClassVar[str | None] = "subset"
     relations: ClassVar[tuple[str, ...]] = (REPLACE_ONE, REPLACE_SPECIAL)
     relation_way_out: ClassVar[str] = (
         "A subset of exact size changes its law when a record is added: use 'replace_one', "
@@ -115,6 +204,15 @@ class FixedSize(Batches):
 
     def batch_size(self, records: int) -> int:
         return self.size
+
+    def hits(self, records: int) -> HitLaw:
+        return HitLaw(chance=self.inclusion_probability(records), independent=True, exchanged=True)
+
+    def sizes(self, records: int) -> tuple[int, int]:
+        return self.size, self.size
+
+    def draw(self, step: int, present: int, records: int, stream: np.random.Generator) -> Rows:
+        return stream.choice(present, self.size, replace=False, shuffle=False)
 
 
 @dataclass(frozen=True)
@@ -134,6 +232,7 @@ class Poisson(Batches):
     size: float
     max_overflow: float = 0.01
     kind: ClassVar[str] = "poisson"
+    compiled: ClassVar[str | None] = "poisson"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", positive("Poisson size", self.size))
@@ -146,31 +245,89 @@ class Poisson(Batches):
     def batch_size(self, records: int) -> float:
         return self.size
 
+    def hits(self, records: int) -> HitLaw:
+        return HitLaw(chance=min(self.inclusion_probability(records), 1.0), independent=True)
+
+    def sizes(self, records: int) -> tuple[int, int]:
+        return 0, records
+
     def chance_to_fill(self, cap: float, records: int) -> float:
-        """The chance that all records but one draw ``cap`` or more of them."""
-        if cap > records - 1:
-            return 0.0
-        return float(bdtrc(cap - 1, records - 1, min(self.inclusion_probability(records), 1.0)))
+        return _binomial_tail(cap, records - 1, min(self.inclusion_probability(records), 1.0))
 
-    def least_cap(self, records: int) -> int:
-        """The smallest cap that is filled with no more than the chance ``max_overflow``."""
-        low, high = math.floor(self.size), records + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.chance_to_fill(middle, records) > self.max_overflow:
-                low = middle
-            else:
-                high = middle
-        return high
+    def draw(self, step: int, present: int, records: int, stream: np.random.Generator) -> Rows:
+        coins = stream.random(present)
+        return np.flatnonzero(coins < self.inclusion_probability(records))
 
 
-KINDS: dict[str, type[Batches]] = {cls.kind: cls for cls in (FullBatch, Cyclic, FixedSize, Poisson)}
+@dataclass(frozen=True)
+class RandomAllocation(Batches):
+    """Every epoch each record goes to one of the epoch's batches by lot ("balls in bins").
+
+    An epoch has ``l = ceil(records / size)`` batches and runs all of them, so it reads every record
+    once. Records are allocated uniformly and independently of each other and of other epochs, hence
+    batches vary in size, ``records / l <= size`` of them on average; sums are divided by ``size``.
+    A last epoch may be cut short: a record then takes part once or not at all.
+
+    The cap and ``max_overflow`` are those of `Poisson`.
+
+    Examples
+    --------
+    >>> RandomAllocation(300).per_epoch(1000), RandomAllocation(300).inclusion_probability(1000)
+    (4, 0.25)
+    """
+
+    size: int
+    max_overflow: float = 0.01
+    kind: ClassVar[str] = "allocation"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", whole("RandomAllocation size", self.size))
+        object.__setattr__(
+            self,
+            "max_overflow",
+            probability("RandomAllocation max_overflow", self.max_overflow, closed=True),
+        )
+
+    def batch_size(self, records: int) -> int:
+        return self.size
+
+    def inclusion_probability(self, records: int) -> float:
+        return 1 / self.per_epoch(records)
+
+    def hits(self, records: int) -> HitLaw:
+        return HitLaw(chance=1.0, epoch=self.per_epoch(records))
+
+    def sizes(self, records: int) -> tuple[int, int]:
+        return 0, records
+
+    def chance_to_fill(self, cap: float, records: int) -> float:
+        return _binomial_tail(cap, records - 1, self.inclusion_probability(records))
+
+    def draws(
+        self, present: int, records: int, stream: np.random.Generator, start: int = 0
+    ) -> Iterator[Rows]:
+        batches = self.per_epoch(records)
+        if not self.resumable(start, records):
+            raise PlanError(
+                f"step {start} lies within an epoch of {batches} batches, whose allocation is not "
+                "kept. Start at the first step of an epoch."
+            )
+        while True:
+            bins = stream.integers(batches, size=present)
+            order = np.argsort(bins, kind="stable")
+            cuts = np.searchsorted(bins[order], np.arange(batches + 1))
+            for first, last in itertools.pairwise(cuts):
+                yield order[first:last]
+
+
+def _binomial_tail(least: float, coins: int, chance: float) -> float:
+    """The chance that ``least`` or more of so many coins show heads."""
+    return 0.0 if least > coins else float(bdtrc(least - 1, coins, chance))
+
+
+KINDS: dict[str, type[Batches]] = Batches.kinds
 
 
 def batches_from_dict(fields: dict[str, Any]) -> Batches:
     """The inverse of `Batches.to_dict`."""
-    rest = dict(fields)
-    kind = rest.pop("kind", None)
-    if kind not in KINDS:
-        raise PlanError(f"unknown batches kind {kind!r}; known are {sorted(KINDS)}.")
-    return KINDS[kind](**rest)
+    return Batches.from_dict(fields)

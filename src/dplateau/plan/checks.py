@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dplateau.errors import PlanError
-from dplateau.plan.batches import RELATIONS, Poisson
+from dplateau.plan.batches import RELATIONS, Batches
 from dplateau.plan.losses import Loss, Softmax
 from dplateau.plan.schedules import Constant, Schedule
 
@@ -81,20 +81,23 @@ def check_contraction(plan: Plan) -> None:
             f" = {2 / (curvature + alpha):g}. Use a smaller step, or hidden_state=False to "
             "claim composition only."
         )
-    if isinstance(plan.batches, Poisson) and plan.overflow > plan.batches.max_overflow:
+    if plan.overflow > plan.batches.max_overflow:
+        kind = type(plan.batches).__name__
         raise PlanError(
             f"step size {eta:g} leaves room for batches of at most {plan.batch_cap:g} records, "
-            f"and a Poisson batch of {plan.batch_size:g} on average fills it with probability "
+            f"and a {kind} batch of {plan.batch_size:g} on average fills it with probability "
             f"{plan.overflow:.2g}, above max_overflow={plan.batches.max_overflow:g}. Use a "
             f"step size of at most {largest_step(plan.batches, plan.records, curvature, alpha):.4g}"
-            ", or raise Poisson(max_overflow=...)."
+            f", or raise {kind}(max_overflow=...)."
         )
 
 
-def largest_step(batches: Poisson, records: int, smoothness: float, regularization: float) -> float:
-    """The largest step for which Poisson batches keep room for all but ``max_overflow`` draws."""
-    b = batches.size
-    cap = min(batches.least_cap(records), records)
+def largest_step(batches: Batches, records: int, smoothness: float, regularization: float) -> float:
+    """The largest step for which batches keep room for all but ``max_overflow`` of their draws."""
+    b, (_, most) = batches.batch_size(records), batches.sizes(records)
+    if most <= b:
+        return math.inf
+    cap = min(batches.least_cap(records), most)
     return 2 * b / (smoothness * cap + regularization * b) * (1 - ROUNDING)
 
 

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.errors import PlanError, as_number, positive
+from dplateau.plan.parts import Part
 
 Vector = NDArray[np.float64]
 
 
-class Domain:
+class Domain(Part, family="domain"):
     """A closed convex set of weight vectors (a matrix of weights counts as one long vector)."""
-
-    kind: ClassVar[str]
 
     def diameter(self, dimension: int | None) -> float:
         """The largest distance between two points, ``inf`` if unbounded."""
@@ -30,10 +29,6 @@ class Domain:
     def project(self, weights: Vector) -> Vector:
         """The nearest point of the set, as a new array of the same shape."""
         raise TypeError(f"{type(self).__name__} states no projection")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields under their names, with the ``kind`` that `domain_from_dict` reads."""
-        return {"kind": self.kind, **vars(self)}
 
 
 @dataclass(frozen=True)
@@ -47,6 +42,7 @@ class Everywhere(Domain):
     """
 
     kind: ClassVar[str] = "everywhere"
+    compiled: ClassVar[str | None] = "everywhere"
 
     def diameter(self, dimension: int | None) -> float:
         return math.inf
@@ -69,6 +65,7 @@ class L2Ball(Domain):
 
     radius: float
     kind: ClassVar[str] = "l2_ball"
+    compiled: ClassVar[str | None] = "l2_ball"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", positive("L2Ball radius", self.radius))
@@ -95,6 +92,7 @@ class Box(Domain):
     lower: float
     upper: float
     kind: ClassVar[str] = "box"
+    compiled: ClassVar[str | None] = "box"
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
@@ -136,6 +134,7 @@ class L1Ball(Domain):
 
     radius: float
     kind: ClassVar[str] = "l1_ball"
+    compiled: ClassVar[str | None] = "l1_ball"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", positive("L1Ball radius", self.radius))
@@ -163,6 +162,7 @@ class Simplex(Domain):
 
     total: float = 1.0
     kind: ClassVar[str] = "simplex"
+    compiled: ClassVar[str | None] = "simplex"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "total", positive("Simplex total", self.total))
@@ -182,15 +182,9 @@ def _onto_simplex(weights: Vector, total: float) -> Vector:
     return np.asarray(np.maximum(weights - excess[support], 0.0))
 
 
-KINDS: dict[str, type[Domain]] = {
-    cls.kind: cls for cls in (Everywhere, L2Ball, Box, L1Ball, Simplex)
-}
+KINDS: dict[str, type[Domain]] = Domain.kinds
 
 
 def domain_from_dict(fields: dict[str, Any]) -> Domain:
     """The inverse of `Domain.to_dict`."""
-    rest = dict(fields)
-    kind = rest.pop("kind", None)
-    if kind not in KINDS:
-        raise PlanError(f"unknown domain kind {kind!r}; known are {sorted(KINDS)}.")
-    return KINDS[kind](**rest)
+    return Domain.from_dict(fields)

@@ -9,7 +9,7 @@ one more feature of constant value; it enters ``R`` here and nowhere else.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_softmax, softmax
 
 from dplateau.errors import DataError, PlanError, non_negative, positive, probability, whole
+from dplateau.plan.parts import Part
 
 Array = NDArray[np.float64]
 
@@ -29,7 +30,7 @@ class LossConstants(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loss:
+class Loss(Part, family="loss"):
     """A convex loss of one linear predictor (`Softmax`: of one per class).
 
     Parameters
@@ -43,8 +44,6 @@ class Loss:
 
     intercept: float = 0.0
     clip: float | None = None
-
-    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "intercept", non_negative("intercept", self.intercept))
@@ -114,12 +113,6 @@ class Loss:
         """``phi'``: the derivative by the score, for every record."""
         raise TypeError(f"{type(self).__name__} states no slope")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, with the ``kind`` that `loss_from_dict` reads."""
-        stored = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}
-        return {"kind": self.kind, **plain}
-
 
 @dataclass(frozen=True, kw_only=True)
 class _TwoClass(Loss):
@@ -155,6 +148,7 @@ class Logistic(_TwoClass):
     """
 
     kind: ClassVar[str] = "logistic"
+    compiled: ClassVar[str | None] = "logistic"
 
     @property
     def slope_bound(self) -> float:
@@ -183,6 +177,7 @@ class SmoothedHinge(_TwoClass):
 
     width: float = 0.5
     kind: ClassVar[str] = "smoothed_hinge"
+    compiled: ClassVar[str | None] = "smoothed_hinge"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -218,6 +213,7 @@ class Huber(Loss):
 
     threshold: float = 1.0
     kind: ClassVar[str] = "huber"
+    compiled: ClassVar[str | None] = "huber"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -253,6 +249,7 @@ class SmoothedPinball(Loss):
     quantile: float = 0.5
     width: float = 0.5
     kind: ClassVar[str] = "smoothed_pinball"
+    compiled: ClassVar[str | None] = "smoothed_pinball"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -297,6 +294,7 @@ class Softmax(Loss):
 
     classes: int | tuple[Any, ...]
     kind: ClassVar[str] = "softmax"
+    compiled: ClassVar[str | None] = "softmax"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -361,15 +359,9 @@ def _codes(y: ArrayLike, labels: tuple[Any, ...]) -> NDArray[np.intp]:
     return codes
 
 
-KINDS: dict[str, type[Loss]] = {
-    cls.kind: cls for cls in (Logistic, SmoothedHinge, Huber, SmoothedPinball, Softmax)
-}
+KINDS: dict[str, type[Loss]] = Loss.kinds
 
 
 def loss_from_dict(stored: dict[str, Any]) -> Loss:
     """The inverse of `Loss.to_dict`."""
-    rest = dict(stored)
-    kind = rest.pop("kind", None)
-    if kind not in KINDS:
-        raise PlanError(f"unknown loss kind {kind!r}; known are {sorted(KINDS)}.")
-    return KINDS[kind](**rest)
+    return Loss.from_dict(stored)

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from dplateau.errors import PlanError, as_number, non_negative, positive, whole
 from dplateau.plan import batches as batch_kinds
 from dplateau.plan import checks as refusals
-from dplateau.plan import domains, losses
-from dplateau.plan.batches import Batches, Cyclic, FixedSize, Poisson, batches_from_dict
+from dplateau.plan.batches import Batches
 from dplateau.plan.checks import ROUNDING
-from dplateau.plan.domains import Domain, Everywhere, domain_from_dict
-from dplateau.plan.losses import Loss, loss_from_dict
+from dplateau.plan.domains import Domain, Everywhere
+from dplateau.plan.hits import HitLaw
+from dplateau.plan.losses import Loss
+from dplateau.plan.parts import Part
 from dplateau.plan.schedules import Schedule, schedule
 
 Vector = NDArray[np.float64]
@@ -55,7 +56,7 @@ class Plan:
     ----------
     records : int
         Number of records. Under ``add_or_remove_one`` a public upper bound on both neighbours'.
-    batches : FullBatch, Cyclic, FixedSize or Poisson
+    batches : FullBatch, Cyclic, FixedSize, Poisson or RandomAllocation
         How every step chooses its records.
     iterations : int or math.inf
         Number of steps. ``inf``: the guarantee holds for any stopping time that ignores the data.
@@ -90,6 +91,7 @@ class Plan:
 
     Examples
     --------
+    >>> from dplateau import Poisson
     >>> plan = Plan(records=60_000, batches=Poisson(600), iterations=math.inf, step_size=4.0,
     ...             noise_multiplier=9.7, lipschitz=1.0, smoothness=0.25)
     >>> round(plan.sigma, 6)
@@ -205,14 +207,19 @@ class Plan:
         return self.batches.inclusion_probability(self.records)
 
     @property
+    def hits(self) -> HitLaw:
+        """At which steps a given record takes part."""
+        return self.batches.hits(self.records)
+
+    @property
     def sensitivity(self) -> float:
         """``Delta``: how much one record can change a sum of gradients, by relation.
 
         The one place that turns a neighbouring relation into a sensitivity.
         """
         replaces = self.neighboring_relation == batch_kinds.REPLACE_ONE
-        # A fixed-size batch has no room for a zeroed record's own law: priced as a replacement.
-        replaces = replaces or isinstance(self.batches, FixedSize)
+        # A batch of exact size has no room for a zeroed record's own law: priced as a replacement.
+        replaces = replaces or self.hits.exchanged
         return 2 * self.lipschitz if replaces else self.lipschitz
 
     @property
@@ -239,55 +246,52 @@ class Plan:
 
     @property
     def batch_cap(self) -> float:
-        """``B_max``: Poisson batches are thinned to this size, so that every step contracts.
+        """``B_max``: batches of random size are thinned to this, so that every step contracts.
 
         The largest size that contracts at all, or, where the batch practically never grows that
         far, the largest that contracts as much as the regulariser alone; ``inf``: no cap.
         """
-        if not (isinstance(self.batches, Poisson) and self.hidden_state) or self.smoothness == 0:
+        _, most = self.batches.sizes(self.records)
+        if most <= self.batch_size or not self.hidden_state or self.smoothness == 0:
             return math.inf
         eta = self.step_size.largest(self.iterations)
         per_record = eta * self.smoothness / self.batch_size
         cap = self._whole_below((2 - eta * self.regularization) / per_record)
         if cap < 1:
             raise PlanError(
-                f"step size {eta:g} leaves no room for a single record in a Poisson batch of "
-                f"{self.batch_size:g} on average. Use a smaller step or larger batches."
+                f"step size {eta:g} leaves no room for a single record in a "
+                f"{type(self.batches).__name__} batch of {self.batch_size:g} on average. Use a "
+                "smaller step or larger batches."
             )
         tighter = self._whole_below((2 - 2 * eta * self.regularization) / per_record)
         if tighter >= 1 and self.chance_to_fill(tighter) <= _NEVER:
             cap = tighter
-        return math.inf if cap >= self.records else cap
+        return math.inf if cap >= most else cap
 
     def _whole_below(self, room: float) -> float:
         return math.floor(room * (1 + ROUNDING)) if room < 2 * self.records else math.inf
 
     @property
     def overflow(self) -> float:
-        """``kappa``: the chance that the *other* records alone fill a capped Poisson batch."""
+        """``kappa``: the chance that the *other* records alone fill a capped batch."""
         return self.chance_to_fill(self.batch_cap)
 
     def chance_to_fill(self, cap: float) -> float:
         """The chance that the other records alone draw ``cap`` or more of them."""
-        if not isinstance(self.batches, Poisson):
-            return 0.0
-        return self.batches.chance_to_fill(cap, self.records)
+        return 0.0 if math.isinf(cap) else self.batches.chance_to_fill(cap, self.records)
 
     def _curvatures(self, *, both_worlds: bool) -> tuple[float, float]:
         """Least and largest curvature of a batch's mean gradient, regulariser excluded."""
-        b, n = self.batch_size, self.records
-        low, high = self.strong_convexity, self.smoothness
-        if isinstance(self.batches, Poisson):
-            cap = self.batch_cap
-            return 0.0, high * min(cap, n) / b
+        b, low = self.batch_size, self.strong_convexity
+        fewest, most = self.batches.sizes(self.records)
+        high = self.smoothness
+        if most > b:
+            high = high * min(self.batch_cap, most) / b
         if self.neighboring_relation == batch_kinds.ADD_OR_REMOVE_ONE:
             return 0.0, high  # records is an upper bound only: the data may be few, or none
-        smallest = b
-        if isinstance(self.batches, Cyclic) and n % self.batches.size:
-            smallest = n % self.batches.size
         if both_worlds and self.neighboring_relation != batch_kinds.REPLACE_ONE:
-            smallest -= 1  # one world lacks the record
-        return low * smallest / b, high
+            fewest -= 1  # one world lacks the record
+        return low * max(fewest, 0) / b, high
 
     def contraction(self, step_size: float | Vector, *, both_worlds: bool = False) -> Any:
         """``c``: Lipschitz constant of the noiseless step of that size.
@@ -387,8 +391,8 @@ class Plan:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
-def _names_of(kind: type[Any]) -> list[str]:
-    return sorted(cls.__name__ for cls in _PARTS[kind].values())
+def _names_of(kind: type[Part]) -> list[str]:
+    return sorted(cls.__name__ for cls in kind.kinds.values())
 
 
 def _finite_or_word(value: float) -> float | str:
@@ -399,20 +403,14 @@ def _number_or_inf(value: float | str) -> float:
     return math.inf if value == "inf" else value  # type: ignore[return-value]
 
 
-_PARTS: dict[type[Any], dict[str, type[Any]]] = {
-    Batches: batch_kinds.KINDS,
-    Domain: domains.KINDS,
-    Loss: losses.KINDS,
-}
-
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "batches": batches_from_dict,
+    "batches": Batches.from_dict,
     "iterations": _number_or_inf,
     "step_size": schedule,
     "noise_multiplier": schedule,
     "smoothness": _number_or_inf,
-    "domain": domain_from_dict,
-    "loss": loss_from_dict,
+    "domain": Domain.from_dict,
+    "loss": Loss.from_dict,
 }
 
 __all__ = ["Plan", "Steps"]

@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price
+from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price, WithFailure
 from dplateau.accounting.privacy_loss.sampled import displacement_chance, step_laws
-from dplateau.plan.batches import Cyclic, FullBatch
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -28,11 +28,32 @@ def composition(plan: Plan, last: float = math.inf) -> Price:
     position. Random batches: the sampled mechanism of each step, composed numerically.
     """
     steps = min(last, plan.iterations)
-    if isinstance(plan.batches, (FullBatch, Cyclic)):
+    if plan.hits.deterministic:
         return Gaussian(deterministic_mu(plan, steps))
     if math.isinf(steps):
         return Gaussian(math.inf)
+    if plan.hits.epoch is not None:
+        return once_an_epoch(plan, int(steps))
     return random_batches(plan, [(u, 0.0, copies) for u, copies in step_ratios(plan, int(steps))])
+
+
+def once_an_epoch(plan: Plan, last: int) -> Price:
+    """One hit in every epoch, its step told to the adversary: ``mu^2 = sum of (s/varsigma)^2``.
+
+    See docs/theory.md#section-3.
+
+    Given the steps of the hits each epoch is a Gaussian mechanism, wherever its hit falls; a window
+    of ``last`` steps touches at most one epoch more than fit into it. Where another record may be
+    displaced in one world only (a filled batch), that chance is part of delta.
+    """
+    epoch = plan.hits.epoch
+    assert epoch is not None
+    whole_run = last == plan.iterations
+    epochs = math.ceil(last / epoch) if whole_run else math.ceil((last - 1) / epoch) + 1
+    u = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
+    price = Gaussian(u * math.sqrt(min(epochs, last)))
+    filled = plan.overflow if plan.neighboring_relation == ADD_OR_REMOVE_ONE else 0.0
+    return WithFailure(price, min(filled * last, 1.0)) if filled else price
 
 
 def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
@@ -42,7 +63,8 @@ def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
     """
     doubled = 2.0 if displacement_chance(plan) > 0 else 1.0
     crude = math.sqrt(sum(copies * (a + doubled * u) ** 2 for u, a, copies in steps))
-    if any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
+    foreseen = plan.overflow > 0 and not plan.hits.independent  # a filled batch, by earlier ones
+    if foreseen or any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
         return Gaussian(crude)
     return Composed(tuple((step_laws(plan, u, a), copies) for u, a, copies in steps), crude)
 
@@ -91,7 +113,8 @@ def deterministic_mu(plan: Plan, last: float) -> float:
     if math.isinf(last):
         return math.inf
     last = int(last)
-    period = 1 if isinstance(plan.batches, FullBatch) else plan.batches.per_epoch(plan.records)
+    period = plan.batches.period(plan.records)
+    assert period is not None
     if plan.noise_multiplier.is_constant:
         hits = math.ceil(last / period)
         return ratio(plan, plan.noise_multiplier.largest(1)) * math.sqrt(hits)

@@ -17,7 +17,6 @@ from dplateau.accounting.bounds.sampled_shift import fixed_size_shift, poisson_s
 from dplateau.accounting.bounds.shift import from_common_start, shift
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Gaussian, Price, WithFailure
-from dplateau.plan.batches import Cyclic, FixedSize, FullBatch
 from dplateau.plan.plan import Plan
 
 COMPOSITION, SHIFT, FORGETTING = "composition", "shift", "forgetting"
@@ -52,12 +51,12 @@ def shifted(plan: Plan, delta: float) -> Chosen | None:
     """
     if not plan.hidden_state:
         return None
-    if isinstance(plan.batches, (FullBatch, Cyclic)):
+    if plan.hits.deterministic:
         found = shift(plan)
         return Chosen(SHIFT, Gaussian(found.mu), found.last_steps)
-    if math.isinf(plan.diameter):
+    if math.isinf(plan.diameter) or not plan.hits.independent:
         return None
-    search = fixed_size_shift if isinstance(plan.batches, FixedSize) else poisson_shift
+    search = fixed_size_shift if plan.hits.exchanged else poisson_shift
     price, last = search(plan, delta, math.inf)
     return Chosen(SHIFT, price, last) if math.isfinite(last) else None
 
@@ -111,7 +110,7 @@ def last_steps_price(plan: Plan, steps: float) -> Price:
 
     See docs/theory.md#section-6.
     """
-    if isinstance(plan.batches, (FullBatch, Cyclic)):
+    if plan.hits.deterministic:
         return Gaussian(from_common_start(plan, steps))
     return composition(plan, steps)
 
@@ -126,7 +125,7 @@ def least_shift(plan: Plan, delta: float) -> float:
     """
     if not plan.hidden_state:
         return math.inf
-    if isinstance(plan.batches, (FullBatch, Cyclic)) or not plan.is_constant:
+    if plan.hits.deterministic or not plan.is_constant:
         return 0.0
     steps = plan.steps(0, 1)
     spread, c = float(steps.spread[0]), float(steps.contraction[0])

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dplateau.accounting.bounds.composition import LONGEST
 from dplateau.accounting.bounds.shift import period_of
 from dplateau.accounting.privacy_loss.sampled import displacement_chance
-from dplateau.plan.batches import Cyclic, FullBatch
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -156,6 +155,8 @@ def survival(plan: Plan) -> Survival | VaryingSurvival | None:
 
     See docs/theory.md#section-6.
     """
+    if not (plan.hits.deterministic or plan.hits.independent):
+        return None  # hits that depend on earlier ones: no theorem
     diameter = plan.diameter
     if plan.is_constant:
         steps = plan.steps(0, 1, both_worlds=True)
@@ -176,6 +177,6 @@ def survival(plan: Plan) -> Survival | VaryingSurvival | None:
 
 def _hits(plan: Plan) -> tuple[float, int]:
     """Expected hits per step, and the period of a deterministic record."""
-    if isinstance(plan.batches, (FullBatch, Cyclic)):
+    if plan.hits.deterministic:
         return 1.0 / period_of(plan), period_of(plan)
     return min(plan.inclusion_probability, 1.0) * (1 + displacement_chance(plan)), 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from dplateau.accounting.bounds.families import COMPOSITION, FORGETTING, SHIFT, Chosen
-from dplateau.plan.batches import Poisson
 from dplateau.plan.plan import Plan
 
 
@@ -59,9 +58,9 @@ def _contraction(plan: Plan) -> list[str]:
         said.append(f"every noiseless step shrinks distances by {c:.6g}")
     if math.isfinite(plan.diameter):
         said.append(f"iterates are projected onto a convex set of diameter {plan.diameter:g}")
-    if isinstance(plan.batches, Poisson) and math.isfinite(plan.batch_cap):
+    if math.isfinite(plan.batch_cap):
         said.append(
-            f"Poisson batches are capped at {plan.batch_cap:g} records; the others alone fill one "
-            f"with probability {plan.overflow:.3g}, which is priced"
+            f"{type(plan.batches).__name__} batches are capped at {plan.batch_cap:g} records; the "
+            f"others alone fill one with probability {plan.overflow:.3g}, which is priced"
         )
     return said

@@ -17,7 +17,7 @@ from dplateau.accounting.privacy_loss.sampled_rdp import (
     poisson_rdp,
     shifted_rdp,
 )
-from dplateau.plan.batches import REPLACE_ONE, REPLACE_SPECIAL, Cyclic, FixedSize, FullBatch
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -28,10 +28,12 @@ def best_rdp(plan: Plan, alphas: Vector) -> Vector:
 
     See docs/theory.md#section-7.
     """
-    if isinstance(plan.batches, (FullBatch, Cyclic)):
+    if plan.hits.deterministic:
         return check_orders(alphas) * _deterministic_mu(plan) ** 2 / 2
     composed = _composed_rdp(plan, alphas)
     if not plan.hidden_state or math.isinf(plan.diameter) or not plan.is_constant:
+        return composed
+    if not plan.hits.independent:
         return composed
     return np.minimum(composed, _shifted_rdp(plan, alphas))
 
@@ -47,10 +49,10 @@ def step_rdp(plan: Plan, u: float, alphas: Vector, a: float = 0.0) -> Vector:
 
     See docs/theory.md#section-3.
     """
-    q = min(plan.inclusion_probability, 1.0)
+    q = plan.hits.chance
     if math.isinf(u):
         return np.full_like(alphas, math.inf)
-    if isinstance(plan.batches, FixedSize):
+    if plan.hits.exchanged:
         return fixed_size_rdp(q, 1 / u, alphas)
     single = _pair_rdp(plan, q, u, alphas, a)
     kappa = plan.overflow  # however small: a large order sees it
@@ -79,6 +81,10 @@ def _pair_rdp(plan: Plan, q: float, u: float, alphas: Vector, a: float) -> Vecto
 def _composed_rdp(plan: Plan, alphas: Vector) -> Vector:
     if math.isinf(plan.iterations):
         return np.full_like(alphas, math.inf)
+    if plan.hits.epoch is not None:  # one hit an epoch, doubled where it may displace a record
+        displaces = plan.neighboring_relation == ADD_OR_REMOVE_ONE and plan.overflow > 0
+        u = ratio(plan, plan.noise_multiplier.smallest(plan.iterations)) * (2 if displaces else 1)
+        return alphas * plan.hits.most_hits(plan.iterations) * u**2 / 2
     total = np.zeros_like(alphas)
     for u, copies in step_ratios(plan, int(plan.iterations)):
         total += copies * step_rdp(plan, u, alphas)
@@ -107,7 +113,7 @@ def _shifted_rdp(plan: Plan, alphas: Vector) -> Vector:
 
 
 def _window_step_rdp(plan: Plan, a: float, u: float, alphas: Vector, length: int) -> Vector:
-    if not isinstance(plan.batches, FixedSize):
+    if not plan.hits.exchanged:
         return step_rdp(plan, u, alphas, a)
     best = np.full_like(alphas, math.inf)
     for split in (0.05, 0.15, 0.3, 0.5, 0.7):  # of the noise variance, to the payments

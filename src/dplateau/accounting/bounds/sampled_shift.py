@@ -191,7 +191,7 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
     ``min sum (a_k/varsigma_k)^2`` subject to ``sum W_k a_k = W_tau D`` is
     ``(W_tau D)^2 / sum (W_k varsigma_k)^2``.
     """
-    assert isinstance(plan.batches, FixedSize)
+    assert plan.hits.exchanged
     most = int(min(longest, plan.iterations, 10**15 if plan.is_constant else LONGEST))
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
         return Gaussian(math.inf), math.inf

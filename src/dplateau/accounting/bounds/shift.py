@@ -16,7 +16,6 @@ import numpy as np
 
 from dplateau.accounting.bounds.composition import LONGEST
 from dplateau.accounting.bounds.taut_string import energy, worst_mu
-from dplateau.plan.batches import Cyclic, FullBatch
 from dplateau.plan.plan import Plan
 
 _FORGOTTEN = 1e-140  # contraction factors below this are cut off before squares underflow
@@ -79,10 +78,9 @@ def _geometric(log_ratio: float, terms: float) -> float:
 
 def period_of(plan: Plan) -> int:
     """Steps between two hits of the same record: 1 for full batches."""
-    if isinstance(plan.batches, FullBatch):
-        return 1
-    assert isinstance(plan.batches, Cyclic)
-    return plan.batches.per_epoch(plan.records)
+    period = plan.batches.period(plan.records)
+    assert period is not None
+    return period
 
 
 def cycle_of(plan: Plan) -> Cycle:

@@ -17,7 +17,7 @@ from dplateau.accounting.privacy_loss.distribution import (
     pair_laws,
     symmetrised_subsampling_law,
 )
-from dplateau.plan.batches import REPLACE_ONE, REPLACE_SPECIAL, FixedSize
+from dplateau.plan.batches import REPLACE_ONE, REPLACE_SPECIAL
 from dplateau.plan.plan import Plan
 
 _REMEMBERED = 64  # steps; one search asks for the same few again and again
@@ -80,8 +80,8 @@ def step_laws(plan: Plan, u: float, a: float = 0.0) -> StepLaws:
 
     See docs/theory.md#section-3.
     """
-    q = min(plan.inclusion_probability, 1.0)
-    if isinstance(plan.batches, FixedSize):
+    q = plan.hits.chance
+    if plan.hits.exchanged:
         if a:
             raise ValueError("a fixed-size step has no unsplit shift")
         return fixed_size_step(q, u)
