@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dplateau.errors import PlanError
-from dplateau.plan.batches import Batches, FixedSize, Poisson
+from dplateau.plan.batches import Batches
 from dplateau.plan.domains import Box, Domain, Everywhere, L1Ball, L2Ball, Simplex
 from dplateau.plan.plan import Plan
 from dplateau.training import projections, sampling
@@ -13,12 +13,13 @@ from dplateau.training.kernels import Motion
 def motion_of(plan: Plan, records: int) -> Motion:
     """The numbers of every step, on so many records: batches, divisor, regularisers, domain."""
     inclusion = float(min(plan.inclusion_probability, 1.0))
-    poisson = isinstance(plan.batches, Poisson)
+    code = _batches_code(plan.batches)
+    poisson = code == sampling.POISSON
     least, cumulative = sampling.size_law(records, inclusion if poisson else 1.0)
     cap = int(min(plan.batch_cap, plan.records))
     domain, lower, upper = _domain_code(plan.domain)
     return Motion(
-        batches=_batches_code(plan.batches),
+        batches=code,
         size=min(cap, least + len(cumulative) - 1) if poisson else int(plan.batch_size),
         least=least,
         cumulative=cumulative,
@@ -33,9 +34,9 @@ def motion_of(plan: Plan, records: int) -> Motion:
 
 
 def _batches_code(batches: Batches) -> int:
-    if isinstance(batches, Poisson):
-        return sampling.POISSON
-    return sampling.FIXED_SIZE if isinstance(batches, FixedSize) else sampling.CONTIGUOUS
+    if batches.compiled not in sampling.CODES:
+        raise PlanError(f"no sampler is compiled for {batches!r}.")
+    return sampling.CODES[batches.compiled]
 
 
 def _domain_code(domain: Domain) -> tuple[int, float, float]:

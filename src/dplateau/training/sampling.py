@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dplateau.training.compilation import compiled
 
 CONTIGUOUS, FIXED_SIZE, POISSON = range(3)
+CODES = {"contiguous": CONTIGUOUS, "subset": FIXED_SIZE, "poisson": POISSON}
 
 _HALF = 26  # a uniform float has 53 random bits: two draws of 26
 _HALF_MASK = (1 << _HALF) - 1

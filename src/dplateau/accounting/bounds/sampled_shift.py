@@ -19,7 +19,7 @@ from dplateau.accounting.bounds.shift import minimise_over_integers
 from dplateau.accounting.privacy_loss.distribution import gaussian_law
 from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price
 from dplateau.accounting.privacy_loss.sampled import StepLaws, fixed_size_step
-from dplateau.plan.batches import REPLACE_ONE, FixedSize
+from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
