@@ -29,6 +29,10 @@ class StoppedEarlyWarning(UserWarning):
     """A run that Ctrl-C ended before its plan did; its guarantee is for the steps it made."""
 
 
+class LeftoverWarning(UserWarning):
+    """An interrupted run left a file or directory behind, which is named and removed."""
+
+
 def as_number(name: str, value: object) -> float:
     """``value`` as a float, or a refusal that names the argument."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dplateau.certificate.files import CERTIFICATE, MODEL, REPORT
 from dplateau.errors import DataError
 
 FORMAT = 1
-MODEL, CERTIFICATE, REPORT = "model.json", "certificate.json", "report.html"
 NAMES = frozenset(
     (
         *("format", "estimator", "target", "classes", "target_bounds"),

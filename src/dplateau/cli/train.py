@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dplateau.certificate.files import check_file, reserved, write_file
 from dplateau.cli import app
 from dplateau.errors import DataError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
@@ -38,9 +39,7 @@ def schema(
     if out is None:
         print(json.dumps(template) if as_json else _draft(template))
         return
-    if out.exists() and not force:
-        raise DataError(f"{str(out)!r} exists. Choose another name, or pass --force.")
-    _write(out, _draft(template) + "\n")
+    write_file(out, _draft(template) + "\n", force=force)
     if as_json:
         print(json.dumps({"schema": str(out), "columns": len(template["columns"])}))
         return
@@ -108,9 +107,8 @@ def train(
     from dplateau.certificate import wording
     from dplateau.tables.encoding import load_schema
     from dplateau.tables.reading import read_table
-    from dplateau.tables.table_model import TableModel, check_directory
+    from dplateau.tables.table_model import TableModel
 
-    check_directory(out, force=force)
     if records is not None and relation != ADD_OR_REMOVE_ONE:
         raise DataError(
             f"--records goes with --relation {ADD_OR_REMOVE_ONE}, where the number of rows is "
@@ -122,20 +120,21 @@ def train(
         for name, column in facts["columns"].items()
         if not (isinstance(column, dict) and column.get("type") == "ignore")
     ]
-    model = TableModel.train(
-        read_table(table, [*used, *([target] if target not in used else [])]),
-        facts,
-        target,
-        rows=rows,
-        epsilon=epsilon,
-        delta=delta,
-        neighboring_relation=relation,
-        records=records,
-        steps=None if time_budget is None else math.inf,
-        time_budget=time_budget,
-        progress=not as_json and sys.stdout.isatty(),
-    )
-    files = [str(path) for path in model.write(out, force=force)]
+    with reserved(out, force=force) as place:
+        model = TableModel.train(
+            read_table(table, [*used, *([target] if target not in used else [])]),
+            facts,
+            target,
+            rows=rows,
+            epsilon=epsilon,
+            delta=delta,
+            neighboring_relation=relation,
+            records=records,
+            steps=None if time_budget is None else math.inf,
+            time_budget=time_budget,
+            progress=not as_json and sys.stdout.isatty(),
+        )
+        files = [str(path) for path in model.write(place)]
     certificate, plan = model.certificate, model.certificate.plan
     if as_json:
         summary: dict[str, Any] = {
@@ -169,15 +168,15 @@ def predict(
     from dplateau.tables.reading import read_table
     from dplateau.tables.table_model import TableModel
 
-    if out is not None and out.exists() and not force:
-        raise DataError(f"{str(out)!r} exists. Choose another name, or pass --force.")
+    if out is not None:
+        check_file(out, force=force)
     model = TableModel.read(directory)
     rows = read_table(table, [column.name for column in model.encoder.columns])
     header, records = _predictions(model, rows)
     if out is not None:
         text = io.StringIO()
         csv.writer(text).writerows([header, *records])
-        _write(out, text.getvalue())
+        write_file(out, text.getvalue(), force=force)
     if as_json:
         columns = {name: [r[k] for r in records] for k, name in enumerate(header)}
         print(json.dumps({"rows": len(records), "out": str(out)} if out else columns))
@@ -195,14 +194,3 @@ def _predictions(model: Any, rows: Any) -> tuple[list[str], list[list[Any]]]:
         return [model.target], [[value] for value in predicted]
     header = [model.target, *(f"p({label})" for label in model.estimator.classes_.tolist())]
     return header, [[value, *row] for value, row in zip(predicted, chances.tolist(), strict=True)]
-
-
-def _write(path: Path, text: str) -> None:
-    """Write all or nothing."""
-    staged = path.with_name(f".{path.name}.partial")
-    try:
-        staged.write_text(text, encoding="utf-8")
-        staged.replace(path)
-    except OSError as trouble:
-        staged.unlink(missing_ok=True)
-        raise DataError(f"cannot write {str(path)!r}: {trouble.strerror}.") from None

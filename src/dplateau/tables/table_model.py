@@ -7,9 +7,6 @@ Neither holds data, seeds or anything computed from data but the released weight
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau import estimators
-from dplateau.certificate.model_file import CERTIFICATE, FORMAT, MODEL, REPORT, read_document
+from dplateau.certificate.files import CERTIFICATE, MODEL, Place, reserved
+from dplateau.certificate.model_file import FORMAT, read_document
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
 from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
@@ -118,25 +116,23 @@ class TableModel:
             "weights": model.weights_.tolist(),
         }
 
-    def write(self, directory: str | Path, *, force: bool = False) -> list[Path]:
+    def write(self, place: str | Path | Place, *, force: bool = False) -> list[Path]:
         """Write model and certificate, all or nothing; the paths written.
 
-        An existing directory that is not empty is refused, unless ``force`` allows to replace the
-        files of these names in it. A report of the model before goes with it.
+        Parameters
+        ----------
+        place : path or Place
+            A directory, or one that `dplateau.certificate.files.reserved` holds since before the
+            training.
+        force : bool
+            Allow to replace the model in a directory; one that is not empty is refused without.
+            Report and signature of the model before go with it, other files stay.
         """
-        directory = check_directory(directory, force=force)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        staged = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-        try:
-            (staged / MODEL).write_text(json.dumps(self.to_dict(), allow_nan=False) + "\n")
-            self.certificate.write(staged / CERTIFICATE)
-            directory.mkdir(exist_ok=True)
-            (directory / REPORT).unlink(missing_ok=True)
-            for name in (MODEL, CERTIFICATE):
-                os.replace(staged / name, directory / name)
-        finally:
-            shutil.rmtree(staged)
-        return [directory / MODEL, directory / CERTIFICATE]
+        if not isinstance(place, Place):
+            with reserved(place, force=force) as held:
+                return self.write(held)
+        model = json.dumps(self.to_dict(), allow_nan=False) + "\n"
+        return place.publish({MODEL: model, CERTIFICATE: self.certificate.to_json()})
 
     @classmethod
     def read(cls, directory: str | Path) -> TableModel:
@@ -180,19 +176,6 @@ class TableModel:
         model.certificate_, model.plan_ = certificate, certificate.plan
         model.n_iter_ = int(certificate.plan.iterations)
         return cls(model, encoder, stored["target"])
-
-
-def check_directory(directory: str | Path, *, force: bool) -> Path:
-    """The output directory, refused when it holds something and ``force`` was not given."""
-    directory = Path(directory)
-    if directory.exists() and not directory.is_dir():
-        raise DataError(f"{str(directory)!r} is a file. Name a directory.")
-    if directory.is_dir() and any(directory.iterdir()) and not force:
-        raise DataError(
-            f"{str(directory)!r} is not empty. Choose another directory, or pass --force to "
-            "replace the model in it."
-        )
-    return directory
 
 
 def _split(schema: dict[str, Any], target: str, rows: str) -> tuple[PublicTableEncoder, Column]:
