@@ -1,0 +1,260 @@
+"""How many times a search tries: laws of a random number of trials (theory, section 16).
+
+Repeating a private run a *fixed* number of times and keeping the best costs as much as showing all
+of them. A random number hides which trial won. A law is known by its generating function ``f``; all
+that the theorems need of it is ``f'(1 - s)``, how much likelier an outcome is to be the best of the
+search than of one trial, if a trial beats it with chance ``s``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import brentq
+
+from dplateau.accounting.privacy_loss.conversions import Vector, check_delta
+from dplateau.errors import PlanError, as_number, positive, probability
+
+_SHORTEST, _LONGEST = 1.0 + 1e-9, 1e6  # expected numbers of trials that a law is looked for in
+_SMALL = 1e-6  # |eta| below which the general formula loses digits to the logarithmic one
+
+
+class Trials(ABC):
+    """The law of the number ``K >= 1`` of independent trials of a search.
+
+    See docs/theory.md#section-16.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """``E K = f'(1)``: how many trials to expect."""
+
+    @abstractmethod
+    def weight(self, beaten: Vector) -> Vector:
+        """``f'(1 - s)`` for chances ``s`` of being beaten by one trial: does not increase."""
+
+    @abstractmethod
+    def chance(self, share: float) -> float:
+        """``1 - f(1 - share)``: that something one trial does with chance ``share`` happens."""
+
+    @abstractmethod
+    def draw(self, generator: np.random.Generator) -> int:
+        """A number of trials."""
+
+    @abstractmethod
+    def rdp(self, alphas: Vector, rho: Vector, profile: tuple[Vector, Vector]) -> Vector:
+        """Papernot and Steinke's bound on the search's Renyi divergence, order by order.
+
+        ``rho`` bounds one trial's divergence at ``alphas``; ``profile`` is a list of epsilons and
+        deltas that hold for it.
+        """
+
+    def to_dict(self) -> dict[str, Any]:
+        """The law as plain JSON values."""
+        return {"law": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Trials):
+    """``P[K = k]`` proportional to ``C(k + eta - 1, k) (1 - gamma)^k``, ``k >= 1``.
+
+    See docs/theory.md#section-16.
+
+    ``eta = 1`` is the geometric law, ``eta = 0`` the logarithmic one (the limit).
+
+    Examples
+    --------
+    >>> round(NegativeBinomial(1.0, 0.1).mean, 6)
+    10.0
+    >>> law = NegativeBinomial.with_mean(0.0, 10.0)
+    >>> round(law.gamma, 5), round(law.mean, 6)
+    (0.02692, 10.0)
+    """
+
+    eta: float
+    gamma: float
+    kind: ClassVar[str] = "negative binomial"
+
+    def __post_init__(self) -> None:
+        eta = as_number("eta", self.eta)
+        if not -1 < eta <= 100 or (eta != 0 and abs(eta) < _SMALL):
+            raise PlanError(
+                f"eta must lie in (-1, 100] and be 0 or not below {_SMALL:g}; found {eta!r}."
+            )
+        object.__setattr__(self, "eta", eta)
+        object.__setattr__(self, "gamma", probability("gamma", self.gamma))
+
+    @classmethod
+    def with_mean(cls, eta: float, mean: float) -> NegativeBinomial:
+        """The law of this shape with so many trials expected."""
+        mean = _check_mean(mean)
+        gap = brentq(
+            lambda log_gamma: cls(eta, math.exp(log_gamma)).mean - mean, -200.0, math.log1p(-1e-12)
+        )
+        return cls(eta, math.exp(gap))
+
+    @property
+    def _scale(self) -> float:
+        """``f'(0)``."""
+        log_gamma = math.log(self.gamma)
+        if self.eta == 0:
+            return (1 - self.gamma) / -log_gamma
+        return self.eta * (1 - self.gamma) / math.expm1(-self.eta * log_gamma)
+
+    @property
+    def mean(self) -> float:
+        return float(self._scale * self.gamma ** (-self.eta - 1))
+
+    def weight(self, beaten: Vector) -> Vector:
+        held = self.gamma + (1 - self.gamma) * beaten
+        return np.asarray(self._scale * held ** (-self.eta - 1))
+
+    def chance(self, share: float) -> float:
+        log_held = math.log(self.gamma + (1 - self.gamma) * share)
+        log_gamma = math.log(self.gamma)
+        if self.eta == 0:
+            return 1 - log_held / log_gamma
+        return 1 - math.expm1(-self.eta * log_held) / math.expm1(-self.eta * log_gamma)
+
+    def draw(self, generator: np.random.Generator) -> int:
+        """By adding up probabilities until they exceed a uniform number."""
+        uniform, k = float(generator.random()), 1
+        chance = self._scale  # P[K = 1] = f'(0)
+        while uniform >= chance:
+            uniform -= chance
+            chance *= (1 - self.gamma) * (k + self.eta) / (k + 1)
+            k += 1
+            if chance == 0:  # the tail beyond the last digit of a double
+                break
+        return k
+
+    def rdp(self, alphas: Vector, rho: Vector, profile: tuple[Vector, Vector]) -> Vector:
+        """Theorem 2: ``rho + (1+eta)((1-1/a) rho(a) + log(1/gamma)/a) + log(E K)/(alpha-1)``."""
+        beside = (1 - 1 / alphas) * rho - math.log(self.gamma) / alphas
+        least = float(np.min(beside, initial=math.inf))
+        return rho + (1 + self.eta) * least + math.log(self.mean) / (alphas - 1)
+
+
+@dataclass(frozen=True)
+class PoissonTrials(Trials):
+    """A Poisson number of trials, given that there is one.
+
+    See docs/theory.md#section-16.
+
+    Examples
+    --------
+    >>> round(PoissonTrials(5.0).mean, 3)
+    5.034
+    """
+
+    rate: float
+    kind: ClassVar[str] = "poisson"
+
+    def __post_init__(self) -> None:
+        rate = positive("rate", self.rate)
+        if rate > _LONGEST:
+            raise PlanError(f"rate must be at most {_LONGEST:g}; found {rate!r}.")
+        object.__setattr__(self, "rate", rate)
+
+    @classmethod
+    def with_mean(cls, mean: float) -> PoissonTrials:
+        """The law with so many trials expected."""
+        mean = _check_mean(mean)
+        return cls(float(brentq(lambda rate: cls(rate).mean - mean, 1e-12, mean)))
+
+    @property
+    def mean(self) -> float:
+        return self.rate / -math.expm1(-self.rate)
+
+    def weight(self, beaten: Vector) -> Vector:
+        return np.asarray(self.mean * np.exp(-self.rate * beaten))
+
+    def chance(self, share: float) -> float:
+        return math.expm1(-self.rate * share) / math.expm1(-self.rate)
+
+    def draw(self, generator: np.random.Generator) -> int:
+        while True:
+            trials = int(generator.poisson(self.rate))
+            if trials:
+                return trials
+
+    def rdp(self, alphas: Vector, rho: Vector, profile: tuple[Vector, Vector]) -> Vector:
+        """Theorem 6: ``rho + rate delta + log(E K)/(alpha-1)``, ``e^epsilon <= 1+1/(alpha-1)``."""
+        epsilons, deltas = profile
+        allowed = epsilons[None, :] <= np.log1p(1 / (alphas - 1))[:, None]
+        least = np.min(np.where(allowed, deltas[None, :], 1.0), axis=1, initial=1.0)
+        return np.asarray(rho + self.rate * least + math.log(self.mean) / (alphas - 1))
+
+
+KINDS: dict[str, type[Trials]] = {law.kind: law for law in (NegativeBinomial, PoissonTrials)}
+
+
+def trials_from_dict(stored: Mapping[str, Any]) -> Trials:
+    """The law that `Trials.to_dict` wrote."""
+    facts = dict(stored)
+    kind = facts.pop("law", None)
+    if kind not in KINDS:
+        raise PlanError(f"a law of trials is one of {sorted(KINDS)}; found {kind!r}.")
+    try:
+        return KINDS[kind](**facts)
+    except TypeError:
+        raise PlanError(f"the law {kind!r} does not know all of {sorted(facts)}.") from None
+
+
+def laws_with_chance(candidates: int, chance: float) -> list[Trials]:
+    """Laws under which any one of so many equally likely candidates is tried with ``chance``.
+
+    Those that would try more than fifty times for each candidate are left out.
+
+    Examples
+    --------
+    >>> [round(law.mean, 1) for law in laws_with_chance(4, 0.5)]
+    [3.6, 3.0, 2.7]
+    """
+    share = 1 / candidates
+    if candidates == 1:
+        return [NegativeBinomial(1.0, 1 - 1e-9)]
+    check_delta(chance)
+    found: list[Trials] = []
+    for eta in (0.0, 1.0):
+        law = _solved(
+            lambda t, eta=eta: NegativeBinomial(eta, math.exp(-math.exp(t))), share, chance
+        )
+        found += [law] if law is not None else []
+    poisson = _solved(lambda t: PoissonTrials(math.exp(t)), share, chance)
+    found += [poisson] if poisson is not None else []
+    return [law for law in found if law.mean <= 50 * candidates]
+
+
+def _solved(law: Any, share: float, chance: float) -> Trials | None:
+    low, high = math.log(1e-9), math.log(200.0)
+    if not law(low).chance(share) < chance < law(high).chance(share):
+        return None
+    found: Trials = law(brentq(lambda t: law(t).chance(share) - chance, low, high))
+    return found
+
+
+def _check_mean(mean: object) -> float:
+    number = as_number("the expected number of trials", mean)
+    if not _SHORTEST <= number <= _LONGEST:
+        raise PlanError(
+            f"the expected number of trials must lie between 1 and {_LONGEST:g}; found {number!r}."
+        )
+    return number
+
+
+__all__ = [
+    "NegativeBinomial",
+    "PoissonTrials",
+    "Trials",
+    "laws_with_chance",
+    "trials_from_dict",
+]
