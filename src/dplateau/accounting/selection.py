@@ -268,7 +268,10 @@ def _delta(profile: Profile, hinges: tuple[Vector, Vector], epsilon: float) -> f
 
 
 def deep_enough(delta: float, trials: Trials) -> float:
-    """The delta down to which a trial's profile should be known to price a search at ``delta``."""
+    """The delta down to which a trial's profile should be known to price a search at ``delta``.
+
+    See docs/theory.md#section-16.
+    """
     return max(_DEEPER * check_delta(delta) / trials.mean, 1e-13)
 
 

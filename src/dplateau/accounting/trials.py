@@ -198,7 +198,10 @@ KINDS: dict[str, type[Trials]] = {law.kind: law for law in (NegativeBinomial, Po
 
 
 def trials_from_dict(stored: Mapping[str, Any]) -> Trials:
-    """The law that `Trials.to_dict` wrote."""
+    """The law that `Trials.to_dict` wrote.
+
+    See docs/theory.md#section-16.
+    """
     facts = dict(stored)
     kind = facts.pop("law", None)
     if kind not in KINDS:
@@ -211,6 +214,8 @@ def trials_from_dict(stored: Mapping[str, Any]) -> Trials:
 
 def laws_with_chance(candidates: int, chance: float) -> list[Trials]:
     """Laws under which any one of so many equally likely candidates is tried with ``chance``.
+
+    See docs/theory.md#section-16.
 
     Those that would try more than fifty times for each candidate are left out.
 

@@ -1,0 +1,156 @@
+"""A training that follows a Gaussian release from the same records (theory, section 17).
+
+Means, second moments or lengths of the features are released once, with noise; the training then
+uses them as if they were public. Both are shown, so their privacy losses add up: they are composed
+as privacy loss distributions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplateau.accounting.bounds import families
+from dplateau.accounting.bounds.families import COMPOSITION, Chosen
+from dplateau.accounting.guarantee import Guarantee
+from dplateau.accounting.privacy_loss.conversions import check_delta, check_epsilon
+from dplateau.accounting.privacy_loss.distribution import gaussian_law
+from dplateau.accounting.privacy_loss.profiles import (
+    PLD,
+    Composed,
+    Gaussian,
+    Price,
+    WithFailure,
+)
+from dplateau.accounting.privacy_loss.sampled import StepLaws
+from dplateau.errors import non_negative
+from dplateau.plan.plan import Plan
+
+Vector = NDArray[np.float64]
+
+_REFERENCES = (1e-9, 1e-6, 1e-3)  # deltas whose best bounds are looked at for a given epsilon
+_POINTS = 20_000  # of a privacy loss distribution, over the losses that matter
+
+
+def account_prepared(plan: Plan, mu: float, delta: float = 1e-6) -> Guarantee:
+    """What a plan costs after a release of Gaussian privacy ``mu`` from the same records.
+
+    See docs/theory.md#section-17.
+
+    Examples
+    --------
+    >>> import dplateau as dp
+    >>> plan = dp.Plan(records=1000, batches=dp.FullBatch(), iterations=100, step_size=1.0,
+    ...                noise_multiplier=100.0, lipschitz=1.0, smoothness=0.25)
+    >>> alone, both = account_prepared(plan, 0.0), account_prepared(plan, 0.1)
+    >>> alone.epsilon(1e-6) < both.epsilon(1e-6) < alone.epsilon(1e-6) + 0.5
+    True
+    """
+    mu = non_negative("mu", mu)
+    return PreparedGuarantee(plan, check_delta(delta), mu)
+
+
+@dataclass(frozen=True)
+class PreparedGuarantee(Guarantee):
+    """The privacy of a plan's last iterate together with a Gaussian release made before it.
+
+    See docs/theory.md#section-17.
+
+    Guarantee
+    ---------
+    For neighbouring data sets and every delta, the pair of the release and the last iterate is
+    ``(epsilon(delta), delta)``-differentially private, if for every value of the release the plan
+    is the one stated.
+    """
+
+    mu: float = 0.0
+
+    def winner(self, delta: float) -> tuple[Chosen, float]:
+        """The bound that is least for the training alone, composed with the release."""
+        chosen, alone = super().winner(delta)
+        if self.mu == 0:
+            return chosen, alone
+        both = chosen._replace(price=beside(chosen.price, self.mu))
+        return both, _epsilon(both.price, delta)
+
+    def delta(self, epsilon: float) -> float:
+        """The least delta that is proved at this epsilon."""
+        if self.mu == 0:
+            return super().delta(epsilon)
+        epsilon = check_epsilon(epsilon)
+        deltas = {self.reference_delta, *_REFERENCES}
+        found = [self.winner(delta)[0].price.delta(epsilon) for delta in deltas]
+        return min(1.0, *(value if value >= 0 else 1.0 for value in found))
+
+    def bounds(self, delta: float) -> dict[str, float]:
+        """The bound that won and composition, each with its epsilon at this delta."""
+        if self.mu == 0:
+            return super().bounds(delta)
+        chosen, epsilon = self.winner(delta)
+        composed = beside(families.composed(self.plan).price, self.mu)
+        return {COMPOSITION: _epsilon(composed, delta), chosen.name: epsilon}
+
+    def rdp(self, alphas: ArrayLike) -> Vector:
+        """The best Renyi bound at each order above 1: the sum of both."""
+        orders = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
+        return super().rdp(orders) + orders * self.mu**2 / 2
+
+
+def beside(price: Price, mu: float) -> Price:
+    """The price of a stretch of steps and of a release of Gaussian privacy ``mu``, both shown.
+
+    See docs/theory.md#section-17.
+    """
+    if isinstance(price, Gaussian):
+        return Gaussian(math.hypot(price.mu, mu))
+    if isinstance(price, WithFailure):
+        return WithFailure(beside(price.price, mu), price.failure)
+    if isinstance(price, Composed) and price.parts:
+        law = gaussian_law(mu)
+        return Composed((*price.parts, (StepLaws(law, law), 1)), math.hypot(price.crude, mu))
+    return _ByDistribution(price, mu)
+
+
+@dataclass(frozen=True)
+class _ByDistribution:
+    """Any other price, composed as a privacy loss distribution on a common grid."""
+
+    price: Price
+    mu: float
+
+    def pld(self, interval: float) -> PLD:
+        return self.price.pld(interval).compose(Gaussian(self.mu).pld(interval))
+
+    def _fitting(self, delta: float) -> PLD:
+        reach = self.price.epsilon(delta) + Gaussian(self.mu).epsilon(delta)
+        return self.pld(max(reach, 1e-3) / _POINTS) if math.isfinite(reach) else None
+
+    def epsilon(self, delta: float) -> float:
+        pld = self._fitting(delta)
+        return math.inf if pld is None else float(pld.get_epsilon_for_delta(delta))
+
+    def delta(self, epsilon: float) -> float:
+        return float(self.profile(np.array([epsilon]))[0])
+
+    def profile(self, epsilons: Vector) -> Vector:
+        pld = self._fitting(_REFERENCES[0])
+        if pld is None:
+            return np.ones_like(epsilons)
+        return np.asarray([pld.get_delta_for_epsilon(float(e)) for e in epsilons])
+
+    def estimate(self, delta: float) -> float:
+        return self.price.epsilon(delta / 2) + Gaussian(self.mu).epsilon(delta / 2)
+
+    def tradeoff(self, type_one: Vector) -> Vector | None:
+        return None  # read off the privacy profile
+
+
+def _epsilon(price: Price, delta: float) -> float:
+    value = price.epsilon(delta)
+    return value if value >= 0 else math.inf  # NaN fails closed
+
+
+__all__ = ["PreparedGuarantee", "account_prepared", "beside"]

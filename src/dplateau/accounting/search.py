@@ -1,0 +1,241 @@
+"""What a private search costs, from its public facts alone (theory, section 16).
+
+A search is known by the law of its number of trials, the plans of its candidates and the noise on
+its scores. `Search.guarantee` prices it; a certificate holds these facts, and verifying it prices
+them again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplateau.accounting.bounds.families import Chosen
+from dplateau.accounting.guarantee import Guarantee
+from dplateau.accounting.prepared import account_prepared
+from dplateau.accounting.privacy_loss.conversions import check_delta
+from dplateau.accounting.privacy_loss.profiles import PLD
+from dplateau.accounting.selection import ORDERS, Profile, Selection, deep_enough
+from dplateau.accounting.trials import Trials, trials_from_dict
+from dplateau.errors import PlanError, non_negative, positive, probability
+from dplateau.plan.plan import Plan
+
+Vector = NDArray[np.float64]
+
+SELECTION = "selection"
+MOST_CANDIDATES = 256
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One plan that a trial may run, after a release of Gaussian privacy ``prepared``.
+
+    See docs/theory.md#section-16.
+    """
+
+    plan: Plan
+    prepared: float = 0.0
+
+    def profile(self, delta: float, mean: float) -> Profile:
+        """Its privacy profile, down to ``delta``."""
+        guarantee = account_prepared(self.plan, self.prepared, delta)
+        top = guarantee.epsilon(delta)
+        prices = [guarantee.winner(d)[0].price for d in {delta, min(delta * 1e3, 0.1), 1e-2 / mean}]
+        return Profile.tabulated(
+            lambda epsilons: np.min([price.profile(epsilons) for price in prices], axis=0),
+            top,
+            guarantee.rdp(ORDERS),
+        )
+
+
+@dataclass(frozen=True)
+class Search:
+    """The public facts of a private search.
+
+    See docs/theory.md#section-16.
+
+    Parameters
+    ----------
+    trials : Trials
+        The law of the number of trials.
+    candidates : tuple of Candidate
+        What a trial may run, each equally likely; all under one neighbouring relation.
+    score_sensitivity, score_noise : float
+        By how much one record can change a score, and the standard deviation of its noise.
+    validation : float
+        The share of the records that scores are computed on, none of which is trained on.
+
+    Examples
+    --------
+    >>> import dplateau as dp
+    >>> from dplateau.accounting.trials import NegativeBinomial
+    >>> plan = dp.Plan(records=1000, batches=dp.FullBatch(), iterations=100, step_size=1.0,
+    ...                noise_multiplier=100.0, lipschitz=1.0, smoothness=0.25)
+    >>> search = Search(NegativeBinomial(1.0, 0.2), (Candidate(plan),), 1.0, 10.0, 0.2)
+    >>> round(search.guarantee(plan, 1e-6).epsilon(1e-6), 2)
+    1.12
+    """
+
+    trials: Trials
+    candidates: tuple[Candidate, ...]
+    score_sensitivity: float
+    score_noise: float
+    validation: float
+    _selections: dict[float, Selection] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.candidates) <= MOST_CANDIDATES:
+            raise PlanError(
+                f"a search has 1 to {MOST_CANDIDATES} candidates; found {len(self.candidates)}. "
+                "Leave out those that public knowledge speaks against."
+            )
+        relations = {each.plan.neighboring_relation for each in self.candidates}
+        if len(relations) > 1:
+            raise PlanError(f"all candidates must have one relation; found {sorted(relations)}.")
+        non_negative("score_sensitivity", self.score_sensitivity)
+        positive("score_noise", self.score_noise)
+        probability("validation", self.validation)
+
+    @property
+    def score_mu(self) -> float:
+        """The Gaussian privacy of one trial's score for a record that it is computed on."""
+        return float(self.score_sensitivity / self.score_noise)
+
+    def selection(self, delta: float) -> Selection:
+        """The price of the best trial: for a record to train on, and for one to score on."""
+        delta = check_delta(delta)
+        if delta not in self._selections:
+            deep = deep_enough(delta, self.trials)
+            mean = self.trials.mean
+            trained = Profile.mixture([each.profile(deep, mean) for each in self.candidates])
+            scored = Profile.gaussian(self.score_mu, deep)
+            self._selections[delta] = Selection(self.trials, (trained, scored))
+        return self._selections[delta]
+
+    def guarantee(self, plan: Plan, delta: float) -> Guarantee:
+        """What it costs to release the best trial, which ran ``plan``."""
+        if all(plan != each.plan for each in self.candidates):
+            raise PlanError("the plan that was run is none of the search's candidates.")
+        return SearchGuarantee(plan, check_delta(delta), self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as plain JSON values."""
+        return {
+            "trials": self.trials.to_dict(),
+            "candidates": [
+                {"plan": each.plan.to_dict(), "prepared": each.prepared} for each in self.candidates
+            ],
+            "score_sensitivity": float(self.score_sensitivity),
+            "score_noise": float(self.score_noise),
+            "validation": float(self.validation),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Search:
+        """The inverse of `to_dict`."""
+        return cls(
+            trials_from_dict(stored["trials"]),
+            tuple(
+                Candidate(Plan.from_dict(each["plan"]), non_negative("prepared", each["prepared"]))
+                for each in stored["candidates"]
+            ),
+            stored["score_sensitivity"],
+            stored["score_noise"],
+            stored["validation"],
+        )
+
+
+@dataclass(frozen=True)
+class _Price:
+    """The price of a search, in the shape that the price of steps has."""
+
+    selection: Selection
+
+    def epsilon(self, delta: float) -> float:
+        return self.selection.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        return self.selection.delta(epsilon)
+
+    def profile(self, epsilons: Vector) -> Vector:
+        return np.array([self.selection.delta(float(epsilon)) for epsilon in epsilons])
+
+    def estimate(self, delta: float) -> float:
+        return self.selection.epsilon(delta)
+
+    def tradeoff(self, type_one: Vector) -> Vector | None:
+        return self.selection.tradeoff(type_one)
+
+    def pld(self, interval: float) -> PLD:
+        raise PlanError("a search is priced by its profile; it has no privacy loss distribution.")
+
+
+@dataclass(frozen=True)
+class SearchGuarantee(Guarantee):
+    """The privacy of the best trial of a search, whose plan was ``plan``.
+
+    See docs/theory.md#section-16.
+
+    Guarantee
+    ---------
+    For neighbouring data sets and every delta, the best trial's candidate, score and model are
+    together ``(epsilon(delta), delta)``-differentially private, if trials are drawn as the search
+    states and nothing else computed from the records is released.
+    """
+
+    search: Search | None = None
+
+    @property
+    def _facts(self) -> Search:
+        assert self.search is not None
+        return self.search
+
+    @cached_property
+    def _price(self) -> _Price:
+        return _Price(self._facts.selection(self.reference_delta))
+
+    def winner(self, delta: float) -> tuple[Chosen, float]:
+        """The price of the selection."""
+        epsilon = self._price.epsilon(check_delta(delta))
+        return Chosen(SELECTION, self._price, self.plan.iterations), (
+            epsilon if epsilon >= 0 else math.inf
+        )
+
+    def delta(self, epsilon: float) -> float:
+        """The least delta that is proved at this epsilon."""
+        return self._price.delta(epsilon)
+
+    def bounds(self, delta: float) -> dict[str, float]:
+        """Both bounds on a selection, each with its epsilon at this delta."""
+        return self._price.selection.bounds(check_delta(delta))
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """What was checked, with the numbers found."""
+        facts = self._facts
+        return (
+            f"the number of trials is drawn from the law {facts.trials.to_dict()}, independently "
+            f"of the data; {facts.trials.mean:.4g} are expected",
+            f"every trial draws one of {len(facts.candidates)} candidates, each equally likely, "
+            "and runs its plan from the start with fresh noise",
+            f"scores are computed on a share of {facts.validation:g} of the records, none of which "
+            f"is trained on; one record changes a score by at most {facts.score_sensitivity:g}, "
+            f"and Gaussian noise of deviation {facts.score_noise:g} is added",
+            "only the best trial is released: its candidate, its score and its last iterate",
+            *Guarantee(self.plan, self.reference_delta).hypotheses,
+        )
+
+    def rdp(self, alphas: ArrayLike) -> Vector:
+        """No Renyi bound is worked out but at the orders of `bounds`."""
+        return np.full_like(np.atleast_1d(np.asarray(alphas, dtype=np.float64)), math.inf)
+
+
+__all__ = ["SELECTION", "Candidate", "Search", "SearchGuarantee"]
