@@ -65,7 +65,7 @@ class coupled_chain:
 @pytest.mark.parametrize("far", [0.02, 0.3, 1.0, 4.0, 12.0])
 def test_survival_is_above_the_chain_and_within_a_factor(far: float) -> None:
     """Never below the coupled chain, and within 2.5 of it where it matters (not yet tiny)."""
-    bound = Survival(far, 1.0, drift=math.inf)
+    bound = Survival(far, 0.0, drift=math.inf)
     chain = coupled_chain(far, 300)
     scale = max(1, round((far + STICK) ** 2 / math.pi**2))
     for steps in (1, 2, 3, scale, 3 * scale, 8 * scale):
@@ -78,7 +78,7 @@ def test_survival_is_above_the_chain_and_within_a_factor(far: float) -> None:
 def test_wide_domains_by_the_brownian_limit() -> None:
     """D/noise = 3000: the chain is Brownian, whose survival is ``4/pi sin(..) e^{-lambda t}``."""
     far = 3000.0
-    bound = Survival(far, 1.0, drift=math.inf)
+    bound = Survival(far, 0.0, drift=math.inf)
     for multiple in (0.5, 1.0, 3.0):
         steps = round(multiple * far**2)
         exact = 4 / math.pi * math.exp(-(math.pi**2) / (2 * (far + STICK) ** 2) * steps)
@@ -89,7 +89,7 @@ def test_contraction_forgets_without_a_domain() -> None:
     """Two copies contracting by c, driven by reflected noise: closed-form survival."""
     c, start = 0.9, 3.0
     drift = start * (1 - c)
-    bound = Survival(math.inf, c, drift)
+    bound = Survival(math.inf, 1 - c, drift)
     # Reflection for a linear contraction is exact: meeting by time R has probability
     # 2 Phi(-r c^R / (2 sqrt(sum c^{2j}))) .
     for steps in (1, 5, 20, 60):
@@ -100,14 +100,14 @@ def test_contraction_forgets_without_a_domain() -> None:
 
 def test_varying_survival_equals_the_constant_one() -> None:
     far = 7.0
-    constant = Survival(far, 1.0, drift=math.inf)
+    constant = Survival(far, 0.0, drift=math.inf)
     varying = VaryingSurvival(far, 1.0, np.arange(2001.0))
     for steps in (1, 10, 100, 1000):
         assert varying(steps) == pytest.approx(constant(steps), rel=0.02)
 
 
 def test_steps_for_is_the_least() -> None:
-    chance = Survival(10.0, 1.0, drift=0.01)
+    chance = Survival(10.0, 0.0, drift=0.01)
     steps = chance.steps_for(1e-7, math.inf)
     assert chance(steps) <= 1e-7 < chance(steps - 1)
     assert chance.steps_for(1e-7, 3) == math.inf
@@ -140,7 +140,7 @@ def test_forever_costs_what_the_horizon_costs(kind: str) -> None:
 def test_the_starting_distance_is_credited() -> None:
     near = survival(plan("full", math.inf))
     assert isinstance(near, Survival)
-    assert near(100) < Survival(near.diameter, near.contraction, math.inf)(100)
+    assert near(100) < Survival(near.diameter, near.shrinkage, math.inf)(100)
 
 
 @pytest.mark.parametrize(

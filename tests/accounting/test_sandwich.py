@@ -231,7 +231,7 @@ def test_fixed_size_split_is_a_valid_window() -> None:
 def test_forgetting_beats_the_split_walk_in_total_variation() -> None:
     """epsilon = 0: ``TV <= TV(last step) + S(1)`` for the one-dimensional walk, in closed form."""
     far, hit = 1.0, 0.3
-    chance = Survival(far, 1.0, drift=hit)
+    chance = Survival(far, 0.0, drift=hit)
     last_step = 2 * ndtr(hit / 2) - 1
     # On a short interval nearly all mass sits at the ends; the walks' laws differ by at most this.
     p, q = ndtr(-far + hit / 2), ndtr(-far - hit / 2)

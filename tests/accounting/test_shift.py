@@ -159,7 +159,7 @@ def test_string_is_optimal(seed: int) -> None:
 @pytest.mark.parametrize("c", [1.0, 0.99, 0.5])
 @pytest.mark.parametrize("start", [0.0, 0.3, 8.0])
 def test_closed_form_equals_the_string(period: int, c: float, start: float) -> None:
-    cycle = Cycle(0.2, c, period)
+    cycle = Cycle(0.2, 1 - c, period)
     for hits in (1, 2, 5):
         for before in {0, period - 1, period // 2}:
             length = (hits - 1) * period + 1 + before

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
+from scipy.special import betainc
 
 from dplateau.errors import PlanError, positive, probability, whole
 from dplateau.plan.hits import HitLaw
@@ -321,8 +321,14 @@ class RandomAllocation(Batches):
 
 
 def _binomial_tail(least: float, coins: int, chance: float) -> float:
-    """The chance that ``least`` or more of so many coins show heads."""
-    return 0.0 if least > coins else float(bdtrc(least - 1, coins, chance))
+    """The chance that ``least >= 1`` or more of so many coins show heads, rounded up.
+
+    By the incomplete beta function, which takes counts of any size (scipy's binomial tails wrap at
+    32 bits) and is right to twelve digits.
+    """
+    if least > coins:
+        return 0.0
+    return min(1.0, float(betainc(least, coins - least + 1, chance)) * (1 + 1e-10))
 
 
 KINDS: dict[str, type[Batches]] = Batches.kinds

@@ -37,6 +37,7 @@ _SMOOTH = (
     "Hidden iterates need a smooth loss: give its constant, smooth the loss, or set "
     "hidden_state=False to claim composition only."
 )
+_UP = 1e-15  # relative: more than the few roundings of a product
 _NEVER = 1e-12  # a chance of overflow that costs nothing
 
 
@@ -45,7 +46,8 @@ class Steps(NamedTuple):
 
     shift: Vector  # s_t: how far one hit of the differing record moves the iterate
     spread: Vector  # varsigma_t: standard deviation of the noise in the iterate
-    contraction: Vector  # c_t: Lipschitz constant of the noiseless step
+    contraction: Vector  # c_t: Lipschitz constant of the noiseless step, rounded up
+    shrinkage: Vector  # 1 - c_t, rounded down: it keeps its digits where c_t is close to 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,17 +296,25 @@ class Plan:
         return low * max(fewest, 0) / b, high
 
     def contraction(self, step_size: float | Vector, *, both_worlds: bool = False) -> Any:
-        """``c``: Lipschitz constant of the noiseless step of that size.
+        """``c``: Lipschitz constant of the noiseless step of that size, rounded up.
 
         ``both_worlds=True`` bounds it for either neighbour; otherwise for the one that contracts
         more, which is all that the shift bounds need.
         """
+        bound = (1 - self.shrinkage(step_size, both_worlds=both_worlds)) * (1 + _UP)
+        return np.minimum(bound, 1.0)
+
+    def shrinkage(self, step_size: float | Vector, *, both_worlds: bool = False) -> Any:
+        """``1 - c``, rounded down: ``min(eta (m + alpha), 2 - eta (M + alpha))``.
+
+        Of a contraction of ``1 - 1e-16`` nothing is left once it has been subtracted from 1.
+        """
         low, high = self._curvatures(both_worlds=both_worlds)
         alpha = self.regularization
-        bound = np.maximum(
-            np.abs(1 - step_size * (low + alpha)), np.abs(1 - step_size * (high + alpha))
+        below = np.minimum(
+            step_size * (low + alpha) * (1 - _UP), 2 - step_size * (high + alpha) * (1 + _UP)
         )
-        return np.minimum(bound, 1.0)  # the limit was checked; this removes rounding only
+        return np.clip(below, 0.0, 1.0)  # the limit was checked: below 0 is rounding only
 
     def steps(self, start: int, stop: int, *, both_worlds: bool = False) -> Steps:
         """``s_t``, ``varsigma_t`` and ``c_t`` for iterations ``start`` to ``stop - 1``."""
@@ -314,6 +324,7 @@ class Plan:
             shift=eta * (self.sensitivity / self.batch_size),
             spread=eta * sigma,
             contraction=self.contraction(eta, both_worlds=both_worlds),
+            shrinkage=self.shrinkage(eta, both_worlds=both_worlds),
         )
 
     # -- copies and serialisation ---------------------------------------------------------------

@@ -60,7 +60,11 @@ def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
     """Sampled steps given as ``(u, a, copies)``: see `dplateau.accounting.privacy_loss.sampled`.
 
     See docs/theory.md#section-3.
+
+    No step at all, or one that is not a number, is a mistake somewhere above: it costs infinity.
     """
+    if not steps or not all(math.isfinite(u) and math.isfinite(a) for u, a, _ in steps):
+        return Gaussian(math.inf)
     doubled = 2.0 if displacement_chance(plan) > 0 else 1.0
     crude = math.sqrt(sum(copies * (a + doubled * u) ** 2 for u, a, copies in steps))
     foreseen = plan.overflow > 0 and not plan.hits.independent  # a filled batch, by earlier ones

@@ -35,8 +35,8 @@ class Survival:
     ----------
     diameter : float
         ``D/varsigma`` (may be ``inf``).
-    contraction : float
-        ``c`` of either world's step.
+    shrinkage : float
+        ``1 - c`` of either world's step.
     drift : float
         Expected displacement per step by the differing record, over ``varsigma``.
     period : int
@@ -44,7 +44,7 @@ class Survival:
     """
 
     diameter: float
-    contraction: float
+    shrinkage: float
     drift: float
     period: int = 1
 
@@ -86,15 +86,15 @@ class Survival:
 
     def _contracting(self, steps: float) -> float:
         """With ``c < 1``: ``h(r) = r`` is a martingale until the meeting, times ``c`` a step."""
-        c = self.contraction
-        if c == 1.0:
+        if self.shrinkage == 0.0:
             return math.inf
-        if c == 0.0:
+        if self.shrinkage == 1.0:
             return 0.0 if steps > 1 else 1.0
-        apart = self.drift * self.period / -math.expm1(self.period * math.log(c))
+        log_c = math.log1p(-self.shrinkage)
+        apart = self.drift * self.period / -math.expm1(self.period * log_c)
         start = min(self.diameter, apart)
-        m = min(max(1, round(-1 / (2 * math.log(c)))), steps)
-        return start / math.sqrt(2 * math.pi * m) * math.exp((steps - m) * math.log(c))
+        m = min(max(1, round(-1 / (2 * log_c))), steps)
+        return start / math.sqrt(2 * math.pi * m) * math.exp((steps - m) * log_c)
 
     def steps_for(self, failure: float, most: float) -> float:
         """The least ``R <= most`` with ``S(R) <= failure``; ``inf`` if there is none."""
@@ -160,12 +160,12 @@ def survival(plan: Plan) -> Survival | VaryingSurvival | None:
     diameter = plan.diameter
     if plan.is_constant:
         steps = plan.steps(0, 1, both_worlds=True)
-        spread, c = float(steps.spread[0]), float(steps.contraction[0])
-        if spread == 0 or (math.isinf(diameter) and c == 1.0):
+        spread, shrinkage = float(steps.spread[0]), float(steps.shrinkage[0])
+        if spread == 0 or (math.isinf(diameter) and shrinkage == 0.0):
             return None
         chance, period = _hits(plan)
         drift = chance * float(steps.shift[0]) / spread
-        return Survival(diameter / spread, c, drift, period)
+        return Survival(diameter / spread, shrinkage, drift, period)
     if math.isinf(diameter):
         return None
     assert isinstance(plan.iterations, int)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio
 from dplateau.accounting.bounds.shift import minimise_over_integers
-from dplateau.accounting.privacy_loss.distribution import gaussian_law
+from dplateau.accounting.privacy_loss.distribution import gaussian_law, log_moment
 from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price
 from dplateau.accounting.privacy_loss.sampled import StepLaws, fixed_size_step
 from dplateau.plan.batches import REPLACE_ONE
@@ -141,7 +141,7 @@ def _second_order(plan: Plan, q: float, last: int) -> float:
     u, a, copies = _payments(plan, last, q)
     if plan.neighboring_relation == REPLACE_ONE:
         u = u / 2
-    with np.errstate(over="ignore", divide="ignore"):
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         step = np.logaddexp.reduce(
             [
                 2 * np.log1p(-q) + a * a,
@@ -149,9 +149,10 @@ def _second_order(plan: Plan, q: float, last: int) -> float:
                 2 * math.log(q) + (a + u) ** 2,
             ]
         )
-    return (
-        float(step @ copies) if np.all(np.isfinite(step)) else float(((a + u) ** 2) @ copies) + 1e9
-    )
+        if np.all(np.isfinite(step)):
+            return float(step @ copies)
+        crude = float(((a + u) ** 2) @ copies) + 1e9
+    return math.inf if math.isnan(crude) else crude
 
 
 def _poisson_price(plan: Plan, last: int, most: int) -> Price:
@@ -164,8 +165,12 @@ def _poisson_price(plan: Plan, last: int, most: int) -> Price:
     u, a, copies = _payments(plan, last, q)
     if a.size == 1:
         return random_batches(plan, [(float(u[0]), float(a[0]), int(copies[0]))])
+    if not np.all(np.isfinite(a)):
+        return Gaussian(math.inf)
     weight = window(plan, last).weight
-    place = np.minimum((a * (most / a.max())).astype(np.intp), most - 1)
+    largest = float(a.max())  # 0 where a step of contraction 0 has paid the debt
+    share = a / largest if largest > 0 else a
+    place = np.minimum((share * most).astype(np.intp), most - 1)
     parts = [np.flatnonzero(place == g) for g in range(most)]
     return random_batches(
         plan,
@@ -205,7 +210,7 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
         if step > 60:
             continue
         law = fixed_size_step(q, step).forward.coarse
-        moments = np.array([law.log_moment(theta) for theta in _THETAS])
+        moments = np.array([log_moment(law, theta) for theta in _THETAS])
         total = lengths[:, None] * moments + (debts / split)[:, None] * (
             _THETAS * (_THETAS + 1) / 2
         )
@@ -233,10 +238,10 @@ def _debt(plan: Plan, last: int) -> float:
     """``(W_tau D)^2 / sum (W_k varsigma_k)^2`` of the last steps."""
     if plan.is_constant:
         steps = plan.steps(0, 1)
-        c, spread = float(steps.contraction[0]), float(steps.spread[0])
-        if c == 0.0:
+        shrinkage, spread = float(steps.shrinkage[0]), float(steps.spread[0])
+        if shrinkage == 1.0:
             return 0.0
-        log_c2 = 2 * math.log(c)
+        log_c2 = 2 * math.log1p(-shrinkage)
         noise = last if log_c2 == 0 else math.expm1(last * log_c2) / math.expm1(log_c2)
         return (plan.diameter / spread) ** 2 * math.exp(last * log_c2) / noise
     _, weight, debt = window(plan, last)

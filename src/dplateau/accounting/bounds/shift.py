@@ -39,7 +39,7 @@ class Cycle(NamedTuple):
     """
 
     hit: float  # s / varsigma
-    contraction: float
+    shrinkage: float  # 1 - c
     period: int
 
     def mu(self, hits: float, before: float, start: float) -> float:
@@ -50,11 +50,11 @@ class Cycle(NamedTuple):
         above their chord, so four points decide the minorant: the origin, the one before the first
         hit, the one before the last hit, and the end.
         """
-        c, s, period = self.contraction, self.hit, self.period
-        if c == 0.0:
+        s, period = self.hit, self.period
+        if self.shrinkage == 1.0:
             return s
         length = (hits - 1) * period + 1 + before
-        log_c = math.log(c)
+        log_c = math.log1p(-self.shrinkage)
         opened = start * math.exp(length * log_c)
         earlier = s * math.exp(period * log_c) * _geometric(period * log_c, hits - 1)
         x = [self._noise(length, k) for k in (before, length - 1, length)]
@@ -65,7 +65,7 @@ class Cycle(NamedTuple):
 
     def _noise(self, length: float, steps: float) -> float:
         """``x``: discounted noise of the first ``steps`` of a window of ``length`` steps."""
-        log_c2 = 2 * math.log(self.contraction)
+        log_c2 = 2 * math.log1p(-self.shrinkage)
         return math.exp((length - steps) * log_c2) * _geometric(log_c2, steps)
 
 
@@ -91,7 +91,7 @@ def cycle_of(plan: Plan) -> Cycle:
     steps = plan.steps(0, 1)
     spread = float(steps.spread[0])
     hit = float(steps.shift[0]) / spread if spread > 0 else math.inf
-    return Cycle(hit, float(steps.contraction[0]), period_of(plan))
+    return Cycle(hit, float(steps.shrinkage[0]), period_of(plan))
 
 
 def from_common_start(plan: Plan, last: float) -> float:
@@ -104,7 +104,7 @@ def from_common_start(plan: Plan, last: float) -> float:
         cycle = cycle_of(plan)
         if not math.isfinite(cycle.hit):
             return math.inf
-        if math.isinf(last) and cycle.contraction == 1.0:
+        if math.isinf(last) and cycle.shrinkage == 0.0:
             return math.inf
         hits = math.ceil(min(last, _FOREVER) / cycle.period)
         return cycle.mu(hits, 0, 0.0)

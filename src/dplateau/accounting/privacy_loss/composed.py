@@ -21,7 +21,12 @@ from numpy.typing import NDArray
 from scipy import fft, signal
 from scipy.optimize import brentq, minimize_scalar
 
-from dplateau.accounting.privacy_loss.distribution import LossLaw, sums
+from dplateau.accounting.privacy_loss.distribution import (
+    LOG_ROUNDING,
+    LossLaw,
+    log_moment,
+    sums,
+)
 from dplateau.errors import PlanError
 
 Vector = NDArray[np.float64]
@@ -62,12 +67,11 @@ class _Tilted:
 
     @classmethod
     def of(cls, law: LossLaw, theta: float, fineness: float, most: int) -> _Tilted:
-        log_mass = law.log_moment(theta)
         held = law.probs > 0
-        probs = np.zeros_like(law.probs)
+        log_mass = log_moment(law, theta)
         # In logarithms: far out a tiny atom times a huge factor would overflow on the way.
-        probs[held] = np.exp(np.log(law.probs[held]) + theta * law.losses[held] - log_mass)
-        return cls(theta, law.losses, probs, log_mass, 0.0, fineness, most)
+        probs = np.exp(np.log(law.probs[held]) + theta * law.losses[held] - log_mass)
+        return cls(theta, law.losses[held], probs / probs.sum(), log_mass, 0.0, fineness, most)
 
     # Sums rather than BLAS products: threads cost more than they give at these lengths.
 
@@ -243,7 +247,7 @@ def _misplaced(summed: Vector, factors: int) -> float:
 def _normalised(probs: Vector, log_mass: float) -> tuple[Vector, float]:
     probs = np.maximum(probs, 0.0)
     total = float(probs.sum())
-    return probs / total, log_mass + math.log(total)
+    return probs / total, log_mass + math.log(total) + LOG_ROUNDING
 
 
 def _most_worth(theta: float) -> float:
@@ -266,15 +270,19 @@ class Composition:
 
     @property
     def infinity(self) -> float:
-        """Mass of losses beyond every atom."""
+        """Mass of losses beyond every atom: all of it where there is no step at all."""
+        if not self.parts:
+            return 1.0
         return min(1.0, sum(copies * law.infinity for law, copies in self.parts))
 
     def log_moment(self, theta: float) -> float:
         """An upper bound on ``log E e^{theta loss}`` of the composed law's finite part."""
-        return sum(copies * law.coarse.log_moment(theta) for law, copies in self.parts)
+        return sum(copies * log_moment(law.coarse, theta) for law, copies in self.parts)
 
     def chernoff(self, delta: float) -> tuple[float, float]:
         """The best moment bound on ``epsilon(delta)``, and the ``theta`` that attains it."""
+        if self.infinity >= 1:
+            return math.inf, 1.0
 
         def epsilon(log_theta: float) -> float:
             theta = math.exp(log_theta)
@@ -310,7 +318,7 @@ class Composition:
         for law, copies in self.parts:
             power = _Tilted.of(law, theta, self._fineness, self._most_points).power(copies)
             total = power if total is None else total.convolve(power)
-        assert total is not None
+        assert total is not None  # no question about no steps comes this far
         return total
 
     def _composed_near(self, theta: float) -> _Tilted | None:
@@ -353,6 +361,8 @@ class Composition:
 
     def delta(self, epsilon: float) -> float:
         """Least ``delta`` that is proved for this ``epsilon``."""
+        if self.infinity >= 1:
+            return 1.0
 
         def log_bound(log_theta: float) -> float:
             theta = math.exp(log_theta)
@@ -374,12 +384,16 @@ class Composition:
 
         As sound as `delta`; looser only where delta is so small that no trade-off curve shows it.
         """
+        if self.infinity >= 1:
+            return np.ones_like(epsilons)
         composed, infinity = self._composed(0.0), self.infinity
         logs = np.array([composed.log_delta(float(epsilon), infinity) for epsilon in epsilons])
         return np.asarray(np.minimum(1.0, np.exp(np.minimum(logs, 0.0)) * (1 + 1e-9)))
 
     def pmf(self, interval: float) -> pld_pmf.DensePLDPmf:
         """The composed law on a grid of that spacing, as dp_accounting's own object."""
+        if self.infinity >= 1:
+            return pld_pmf.DensePLDPmf(interval, 0, np.zeros(1), 1.0, True)
         composed = self._composed(0.0)
         points = float(np.ptp(composed.losses)) / interval
         if not points < _MAX_GRID:

@@ -21,6 +21,7 @@ Vector = NDArray[np.float64]
 CELL = 1 / 1024  # width of a cell in noise standard deviations
 _MAX_CELLS = 100_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
+LOG_ROUNDING = 1e-15  # of the logarithm of a sum of atoms; it is paid once for every copy
 _RUN = 16  # atoms that are merged where a bound by moments is enough
 _TAIL = 1e-50  # mass per step and end that may be sent to infinity
 _REACH = math.sqrt(-2 * math.log(_TAIL)) + 1.0  # noise deviations that hold all but that
@@ -37,13 +38,6 @@ class LossLaw:
     losses: Vector
     probs: Vector
     infinity: float = 0.0
-
-    def log_moment(self, theta: float) -> float:
-        """``log E e^{theta loss}``, the finite atoms only: ``(alpha - 1) * RDP(alpha)``."""
-        held = self.probs > 0  # a steep theta would see nothing but empty atoms far out
-        exponents = theta * self.losses[held]
-        largest = float(exponents.max())
-        return largest + math.log(float(np.exp(exponents - largest) @ self.probs[held]))
 
     @cached_property
     def coarse(self) -> LossLaw:
@@ -71,6 +65,22 @@ class LossLaw:
         order = np.argsort(losses, kind="stable")  # windows are read off sorted atoms
         infinity = (1 - weight) * self.infinity + weight * other.infinity
         return LossLaw(losses[order], probs[order], infinity)
+
+
+def log_moment(law: LossLaw, theta: float) -> float:
+    """``log E e^{theta loss}`` over the finite atoms, rounded up: ``(alpha - 1) * RDP(alpha)``.
+
+    See docs/theory.md#section-2.
+
+    The largest term of the sum sets its scale, weight and all: far out, where ``theta loss`` is
+    largest, an atom may weigh nothing and the bulk would underflow. The value is multiplied by the
+    number of steps, and so is its rounding; hence the padding.
+    """
+    held = law.probs > 0
+    terms = np.log(law.probs[held]) + theta * law.losses[held]
+    largest = float(terms.max())
+    total = float(np.exp(terms - largest).sum())
+    return largest + math.log(total) + LOG_ROUNDING * (1 + abs(largest))
 
 
 @dataclass(frozen=True)

@@ -79,11 +79,15 @@ class Composed:
     See docs/theory.md#section-2.
 
     ``crude`` is the ``mu`` of the same steps without the help of sampling, valid always and used
-    where the numbers are too extreme for a grid.
+    where the numbers are too extreme for a grid. An empty list of steps costs infinity.
     """
 
     parts: tuple[tuple[StepLaws, int], ...]
     crude: float
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            object.__setattr__(self, "crude", math.inf)
 
     @cached_property
     def orders(self) -> tuple[Composition, ...]:
@@ -93,36 +97,28 @@ class Composed:
 
     def epsilon(self, delta: float) -> float:
         crude = gdp_epsilon(self.crude, delta)
-        if crude == 0.0 or not self.parts:
+        if crude == 0.0:
             return crude
         return min(crude, max(order.epsilon(delta) for order in self.orders))
 
     def delta(self, epsilon: float) -> float:
         crude = gdp_delta(self.crude, epsilon)
-        if not self.parts:
-            return crude
         return min(crude, max(order.delta(epsilon) for order in self.orders))
 
     def profile(self, epsilons: Vector) -> Vector:
         """`delta` at many epsilons, at the cost of one."""
         crude = Gaussian(self.crude).profile(epsilons)
-        if not self.parts:
-            return crude
         orders = [order.profile(epsilons) for order in self.orders]
         return np.asarray(np.minimum(crude, np.max(orders, axis=0)))
 
     def estimate(self, delta: float) -> float:
         """A quicker upper bound on ``epsilon(delta)``, by moments only."""
-        if not self.parts:
-            return gdp_epsilon(self.crude, delta)
         return max(order.chernoff(delta)[0] for order in self.orders)
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return None  # read off the privacy profile
 
     def pld(self, interval: float) -> PLD:
-        if not self.parts:
-            return Gaussian(self.crude).pld(interval)
         return _pld(*(order.pmf(interval) for order in self.orders))
 
 

@@ -1,0 +1,223 @@
+"""Figures that once came out too small, each at the plan where it was found.
+
+An empty or non-finite list of steps, a moment that underflowed, a binomial tail that wrapped at 32
+bits, a contraction that was rounded to nearest: every one of them claimed more privacy than there
+was.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dplateau as dp
+from dplateau.accounting.bounds.composition import random_batches
+from dplateau.accounting.privacy_loss.composed import Composition
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
+from dplateau.accounting.privacy_loss.distribution import (
+    LossLaw,
+    Mixture,
+    gaussian_law,
+    log_moment,
+    pair_laws,
+)
+from dplateau.accounting.privacy_loss.profiles import Composed
+
+DELTA = 1e-5
+RELATIONS = ("replace_one", "add_or_remove_one", "replace_special")
+
+
+def erasing(**changes: Any) -> dp.Plan:
+    """A varying Poisson schedule in a domain whose steps contract by ``c = 0``: nothing is owed."""
+    given = {
+        "records": 2,
+        "batches": dp.Poisson(1, max_overflow=1),
+        "iterations": 2,
+        "step_size": 1.0,
+        "noise_multiplier": [1, 0.5],
+        "lipschitz": 1.0,
+        "smoothness": 0.0,
+        "regularization": 1.0,
+        "domain": dp.L2Ball(100),
+    }
+    return dp.Plan(**{**given, **changes})
+
+
+# -- no steps, or steps that are not numbers ---------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_debt_that_is_paid_already_is_not_a_free_plan(relation: str) -> None:
+    plan = erasing(neighboring_relation=relation)
+    # The last step alone: its batch holds the record with probability 1/2, a hit of 2 deviations.
+    alone = erasing(neighboring_relation=relation, iterations=1, noise_multiplier=0.5)
+    least = dp.account(alone).epsilon(DELTA) * (1 - 1e-3)
+    guarantee = dp.account(plan)
+    assert min(guarantee.bounds(DELTA).values()) >= least > 8
+    assert guarantee.delta(1.0) > 0.1
+    assert guarantee.tradeoff([0.1])[0] < 0.8
+    assert guarantee.pld().get_epsilon_for_delta(DELTA) >= least * (1 - 1e-3)
+
+
+def test_calibration_of_an_erasing_schedule_asks_for_noise() -> None:
+    calibrated = dp.calibrate(erasing(), epsilon=1.0, delta=DELTA)
+    assert calibrated.noise_multiplier.smallest(2) > 1
+
+
+def test_a_domain_beyond_the_range_of_floats_is_not_free() -> None:
+    plan = erasing(
+        records=1000,
+        batches=dp.Poisson(100),
+        iterations=50,
+        noise_multiplier=0.5,
+        smoothness=0.25,
+        regularization=0.1,
+        domain=dp.L2Ball(1e306),
+    )
+    bounds = dp.account(plan).bounds(DELTA)
+    assert min(bounds.values()) == bounds["composition"] > 25
+
+
+@pytest.mark.parametrize("steps", [[], [(math.nan, 0.0, 3)], [(1.0, math.inf, 3)]])
+def test_no_steps_cost_infinity(steps: list[tuple[float, float, int]]) -> None:
+    price = random_batches(erasing(), steps)
+    assert price.epsilon(DELTA) == math.inf
+    assert price.delta(1.0) == 1.0
+
+
+def test_an_empty_composition_costs_infinity() -> None:
+    epsilons = np.array([0.0, 1.0])
+    for nothing in (Composition(()), Composed((), 0.0)):
+        assert nothing.epsilon(DELTA) == math.inf
+        assert nothing.delta(1.0) == 1.0
+        assert nothing.profile(epsilons).tolist() == [1.0, 1.0]
+    assert Composition(()).pmf(1e-3).get_delta_for_epsilon(5.0) == 1.0
+    assert Composed((), 0.0).estimate(DELTA) == math.inf
+    assert Composed((), 0.0).pld(1e-3).get_delta_for_epsilon(5.0) == 1.0
+
+
+# -- moments -----------------------------------------------------------------------------------
+
+
+def test_a_moment_keeps_the_bulk_of_its_law() -> None:
+    """The scale of the sum was set by the largest loss, however little it weighed."""
+    law = LossLaw(np.array([-1.0, 5000.0]), np.array([1 - 1e-300, 1e-300]))
+    assert log_moment(law, 0.1) == pytest.approx(-0.1)
+    assert log_moment(law, 1.0) == pytest.approx(5000 - 300 * math.log(10))
+
+
+def test_rare_hits_in_a_small_domain_are_not_free() -> None:
+    plan = dp.Plan(
+        records=10**7,
+        batches=dp.Poisson(69),
+        iterations=math.inf,
+        step_size=1.0,
+        noise_multiplier=17.78,
+        lipschitz=1.0,
+        smoothness=0.25,
+        domain=dp.L2Ball(0.5),
+        neighboring_relation="replace_special",
+    )
+    assert dp.account(plan).epsilon(1e-30) == pytest.approx(0.0305, rel=0.01)
+
+
+@pytest.mark.parametrize("copies", [10**13, 10**16, 10**18])
+def test_rounding_is_paid_once_for_every_step(copies: int) -> None:
+    composed = Composition(((gaussian_law(1 / math.sqrt(copies)), copies),))
+    assert composed.epsilon(DELTA) >= gdp_epsilon(1.0, DELTA) * (1 - 1e-9)
+    assert composed.delta(1.0) >= 0.1269
+
+
+def test_a_horizon_of_10_to_the_17_steps_is_not_free() -> None:
+    """Forgetting composes about 1e17 sampled steps here; at least 3.79 is true."""
+    plan = dp.Plan(
+        records=10,
+        batches=dp.Poisson(5, max_overflow=1),
+        iterations=math.inf,
+        step_size=1.0,
+        noise_multiplier=1e8,
+        lipschitz=1.0,
+        smoothness=0.0,
+        domain=dp.L2Ball(3e8 * 1e8 / 5 / 2),
+        neighboring_relation="add_or_remove_one",
+    )
+    assert min(dp.account(plan).bounds(0.01).values()) >= 3.79
+
+
+# -- the chance to fill a batch ----------------------------------------------------------------
+
+
+def test_counts_beyond_32_bits_do_not_wrap() -> None:
+    plan = dp.Plan(
+        records=10**10,
+        batches=dp.Poisson(1e6, max_overflow=1),
+        iterations=1,
+        step_size=2.0,
+        noise_multiplier=0.5,
+        lipschitz=1.0,
+        smoothness=1.0,
+        neighboring_relation="add_or_remove_one",
+    )
+    assert plan.overflow == pytest.approx(0.50013296, rel=1e-6)
+    # Half of the steps announce that a hit moves twice as far: both cases alone refute less.
+    q = plan.inclusion_probability
+    doubled = pair_laws(Mixture((1 - q, q), (0.0, 4.0)), Mixture((1.0,), (0.0,)))
+    least = Composition(((doubled[0], 1),)).epsilon(DELTA / 0.5)
+    assert dp.account(plan).epsilon(DELTA) >= least * (1 - 1e-3) > 0.04
+
+
+@pytest.mark.parametrize(("records", "size", "cap"), [(10**6, 1000.0, 1010), (50, 5.0, 10)])
+def test_the_chance_to_fill_is_never_below_the_sum(records: int, size: float, cap: int) -> None:
+    q = size / records
+    term = math.exp(
+        math.lgamma(records)
+        - math.lgamma(cap + 1)
+        - math.lgamma(records - cap)
+        + cap * math.log(q)
+        + (records - 1 - cap) * math.log1p(-q)
+    )
+    total = 0.0
+    for k in range(cap, min(records, cap + 5000)):
+        total += term
+        term *= (records - 1 - k) * q / (1 - q) / (k + 1)
+    found = dp.Poisson(size).chance_to_fill(cap, records)
+    assert total * (1 - 1e-8) <= found <= total * (1 + 1e-6)  # lgamma of 1e6 has ten digits
+
+
+# -- contraction -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shrinkage", [5.6e-17, 1e-15, 1e-12, 1e-6, 0.3, 1 - 1e-16])
+def test_a_contraction_close_to_one_keeps_its_digits(shrinkage: float) -> None:
+    """Linear losses, full batch, no domain: the stationary laws are ``G_mu`` exactly."""
+    noise = 1e3 / math.sqrt(shrinkage)
+    plan = dp.Plan(
+        records=1000,
+        batches=dp.FullBatch(),
+        iterations=math.inf,
+        step_size=1.0,
+        noise_multiplier=noise,
+        lipschitz=1.0,
+        smoothness=0.0,
+        regularization=shrinkage,
+        neighboring_relation="add_or_remove_one",
+    )
+    mu = math.sqrt((2 - shrinkage) / shrinkage) / noise
+    exact = gdp_epsilon(mu * (1 - 1e-12), DELTA)
+    assert exact <= dp.account(plan).epsilon(DELTA) <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("eta", [0.1, 1 / 3, 1.7, 2.0])
+@pytest.mark.parametrize("alpha", [0.0, 1e-17, 1e-9, 0.1, 0.5])
+def test_contraction_and_shrinkage_are_rounded_apart(eta: float, alpha: float) -> None:
+    plan = erasing(regularization=alpha, smoothness=0.4, step_size=eta, noise_multiplier=1.0)
+    low, high = plan._curvatures(both_worlds=False)
+    exact = max(
+        abs(1 - Fraction(eta) * (Fraction(value) + Fraction(alpha))) for value in (low, high)
+    )
+    assert Fraction(float(plan.contraction(eta))) >= min(exact, 1)
+    assert 1 - Fraction(float(plan.shrinkage(eta))) >= min(exact, 1)
