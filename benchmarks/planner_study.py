@@ -155,7 +155,7 @@ def draw(records: list[dict[str, Any]]) -> None:
 
     figure, axis = plt.subplots(figsize=(5.5, 3.6))
     panel(axis, "clip", "data")
-    axis.axvline(planner.SLOPE, color="black", lw=0.8, ls=":")
+    axis.axvline(dp.Logistic.planned_clip, color="black", lw=0.8, ls=":")
     axis.set(xlabel="gradient clip ÷ R", ylabel="test accuracy", title="ε = 1")
     _save(figure, "planner_clip.png")
 

@@ -162,7 +162,7 @@ def fixed(**changes):
 def test_fixed_size_batches_in_a_domain():
     plan = fixed()
     bound = published.bok_su_altschuler(plan)
-    here = setting(plan, "test", (FixedSize,))
+    here = setting(plan, "test", (FixedSize.kind,))
     horizon = np.arange(1, 20_000)
     step = fixed_size_rdp(here.q, 1 / (2 * math.sqrt(2) * here.u), ALPHAS)
     brute = [
@@ -199,7 +199,7 @@ def paper_shifts(position, epoch, horizon, s, reach):
 def test_cyclic_bound_is_the_papers_sum_at_the_worst_position(epoch):
     batches = FullBatch() if epoch == 1 else Cyclic(1000 // epoch)
     plan = make(batches=batches, iterations=200 * epoch, noise_multiplier=40.0, domain=L2Ball(2e-3))
-    here = setting(plan, "test", (FullBatch, Cyclic))
+    here = setting(plan, "test", (FullBatch.kind, Cyclic.kind))
     reach = here.D + here.s
     costs = []
     for epochs in range(1, 201):
@@ -219,7 +219,7 @@ def test_cyclic_bound_is_the_papers_sum_at_the_worst_position(epoch):
 
 def brute_force(plan, alpha, splits=1001):
     """[eq:iid-nonasymp-2] and [eq:iid-sc-nonasymp] over all splits and all horizons."""
-    here = setting(plan, "test", (Poisson, FixedSize, FullBatch))
+    here = setting(plan, "test", ("poisson", "fixed", "full"))
     c, best = here.c, here.T * poisson_rdp(here.q, 1 / here.u, [alpha])[0]
     horizon = np.arange(1, here.T)
     left = 1 / horizon if c == 1 else (1 - c**2) / (c ** (-2.0 * horizon) - 1)

@@ -16,7 +16,6 @@ LINK = re.compile(r"docs/theory\.md#([\w-]+)")
 # put here, by somebody who has thought about it.
 PLUMBING = {
     "bounds.families": {"reference_deltas"},
-    "calibration": {"scaled_domain"},
     "bounds.composition": {"ratio", "step_ratios", "grouped"},
     "record_count": {"PrivateCount"},  # not part of training: its statement is its docstring
     "privacy_loss.conversions": {"check_delta", "check_epsilon"},

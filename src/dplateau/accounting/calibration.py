@@ -5,7 +5,6 @@ Every search ends on the private side: what is returned satisfies the target.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 
@@ -14,7 +13,7 @@ from scipy.optimize import brentq
 from dplateau.accounting.guarantee import account
 from dplateau.accounting.privacy_loss.conversions import check_delta
 from dplateau.errors import PlanError, positive
-from dplateau.plan.domains import Domain, Everywhere
+from dplateau.plan.domains import Everywhere
 from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import Constant
 
@@ -107,7 +106,7 @@ def largest_radius(plan: Plan, epsilon: float, delta: float) -> Plan:
     ``Everywhere()`` where the target is met without any domain.
     """
     epsilon, delta = positive("epsilon", epsilon), check_delta(delta)
-    if isinstance(plan.domain, Everywhere):
+    if math.isinf(plan.diameter):
         raise PlanError(
             "this plan has no domain to enlarge. Give it an L2Ball (any radius) to start from."
         )
@@ -116,7 +115,7 @@ def largest_radius(plan: Plan, epsilon: float, delta: float) -> Plan:
         return unbounded
 
     def at(factor: float) -> Plan:
-        return plan.replace(domain=scaled_domain(plan.domain, factor))
+        return plan.replace(domain=plan.domain.scaled(factor))
 
     # Epsilon grows with the domain, so the search runs over its inverse.
     inverse = _least(lambda f: account(at(1 / f), delta).epsilon(delta), epsilon, _NOISIEST)
@@ -126,12 +125,6 @@ def largest_radius(plan: Plan, epsilon: float, delta: float) -> Plan:
             f"delta={delta:g}: the last steps alone are too much. Add noise."
         )
     return at(1 / inverse)
-
-
-def scaled_domain(domain: Domain, factor: float) -> Domain:
-    """A domain of the same shape, every length multiplied by ``factor``."""
-    sizes = {name: value * factor for name, value in vars(domain).items()}
-    return dataclasses.replace(domain, **sizes)  # type: ignore[type-var]
 
 
 def _least(cost: Callable[[float], float], target: float, most: float) -> float | None:

@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplateau.errors import DataError, PlanError
-from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, Cyclic
-from dplateau.plan.losses import Huber, Loss, SmoothedPinball, Softmax
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
+from dplateau.plan.losses import FAR, Loss
 from dplateau.plan.plan import Plan
 
 Array = NDArray[np.float64]
 Table = tuple[Array, NDArray[Any]]
 
 CANARIES = ("dense", "unused", "opposite", "walk")
-FAR = 1e6  # a regression target that no reachable score comes near: the loss is linear there
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +133,7 @@ def position(plan: Plan) -> int:
     ...               lipschitz=1, smoothness=1))
     7
     """
-    if isinstance(plan.batches, Cyclic):
-        last_batch = (int(plan.iterations) - 1) % plan.batches.per_epoch(plan.records)
-        return min((last_batch + 1) * plan.batches.size, plan.records) - 1
-    return plan.records - 1
+    return plan.batches.last_row(int(plan.iterations), plan.records)
 
 
 def other_records(plan: Plan, X: ArrayLike, y: ArrayLike) -> Table:
@@ -197,7 +193,7 @@ def build_worlds(
     """
     if isinstance(canary, str):
         name, row = canary, _direction(canary, others[0], typical) * norm_bound(plan, loss)
-        candidates = [Record(row, target) for target in targets(loss)]
+        candidates = [Record(row, target) for target in loss.extreme_targets]
     else:
         own = canary if isinstance(canary, Record) else Record(*canary)
         if own.row.size != others[0].shape[1]:
@@ -210,15 +206,6 @@ def build_worlds(
     return _worlds(name, plan, others, record, stand_in)
 
 
-def targets(loss: Loss) -> tuple[Any, ...]:
-    """Every target worth trying; for a regression the two that make the loss linear."""
-    if isinstance(loss, Softmax):
-        return loss.labels
-    if isinstance(loss, (Huber, SmoothedPinball)):
-        return (FAR, -FAR)
-    return getattr(loss, "classes", None) or (0, 1)
-
-
 def _pairs(
     plan: Plan, loss: Loss, others: Table, record: Record
 ) -> list[tuple[Record, Record | None]]:
@@ -227,8 +214,9 @@ def _pairs(
         return [(record, None)]
     if plan.neighboring_relation != REPLACE_ONE:
         return [(record, blank(others, record.target))]
-    mirrored = [Record(-record.row, target) for target in (*targets(loss), record.target)]
-    same = [Record(record.row, target) for target in targets(loss)]
+    targets = loss.extreme_targets
+    mirrored = [Record(-record.row, target) for target in (*targets, record.target)]
+    same = [Record(record.row, target) for target in targets]
     return [(record, other) for other in (*mirrored, *same)]
 
 
@@ -290,7 +278,7 @@ def walk_worlds(plan: Plan, loss: Loss) -> Worlds:
 
 
 def _check_walk(plan: Plan, loss: Loss) -> None:
-    if not isinstance(loss, (Huber, SmoothedPinball)) or loss.intercept > 0:
+    if not loss.linear_far_away or loss.intercept > 0:
         raise PlanError(
             "the walk needs a loss that far targets make linear, without intercept; found "
             f"{loss!r}. Use Huber() or SmoothedPinball(), or another canary."

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.auditing.canaries import norm_bound
-from dplateau.plan.losses import Huber, Loss, SmoothedPinball, Softmax
+from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 
 
@@ -35,11 +35,4 @@ def synthetic_table(
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     scores = rows @ rng.standard_normal((features, loss.outputs))
     scores += 0.5 * rng.standard_normal(scores.shape)
-    if isinstance(loss, Softmax):
-        y = np.array(loss.labels)[scores.argmax(axis=1)]
-    elif isinstance(loss, (Huber, SmoothedPinball)):
-        y = scores[:, 0]
-    else:
-        labels = getattr(loss, "classes", None) or (0, 1)
-        y = np.array(labels)[(scores[:, 0] > 0).astype(np.intp)]
-    return rows * norm_bound(plan, loss), y
+    return rows * norm_bound(plan, loss), loss.targets_for(scores)

@@ -10,7 +10,7 @@ import typer
 
 from dplateau.cli import app
 from dplateau.errors import PlanError
-from dplateau.plan.batches import KINDS, RELATIONS, Batches, Cyclic, FixedSize, FullBatch, Poisson
+from dplateau.plan.batches import KINDS, RELATIONS, Batches, FullBatch
 from dplateau.plan.domains import Domain, Everywhere, L2Ball
 from dplateau.plan.plan import Plan
 
@@ -184,9 +184,7 @@ def batches_of(kind: str, size: float | None) -> Batches:
         return FullBatch()
     if size is None:
         raise PlanError(f"--batches {kind} needs --batch-size.")
-    sized: dict[str, Any] = {"cyclic": Cyclic, "fixed": FixedSize, "poisson": Poisson}
-    batches: Batches = sized[kind](size)
-    return batches
+    return KINDS[kind].of_size(size)
 
 
 def iterations_of(text: str) -> float:

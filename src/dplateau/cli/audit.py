@@ -23,7 +23,7 @@ from dplateau.cli.account import (
 )
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.batches import RELATIONS
-from dplateau.plan.losses import Huber, Loss, SmoothedPinball
+from dplateau.plan.losses import Huber, Loss
 from dplateau.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -201,8 +201,7 @@ def _steepest(plan: Plan) -> Loss:
 
 def _walks(plan: Plan, loss: Loss) -> bool:
     """Whether the one-dimensional walk can be built for this plan."""
-    linear = isinstance(loss, (Huber, SmoothedPinball)) and loss.intercept == 0
-    return linear and plan.dimension in (None, 1)
+    return loss.linear_far_away and loss.intercept == 0 and plan.dimension in (None, 1)
 
 
 def _features(stored: dict[str, Any], loss: Loss) -> int:

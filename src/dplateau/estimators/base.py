@@ -218,7 +218,7 @@ class PrivateLinearModel(BaseEstimator):
             return FullBatch()
         if self.batch_size is None:
             raise PlanError(f"batches={kind!r} needs batch_size; found none.")
-        return KINDS[kind](self.batch_size)  # type: ignore[call-arg]
+        return KINDS[kind].of_size(self.batch_size)
 
     def _steps(self, n_samples: int, batches: Batches | None) -> float | None:
         if self.epochs is None:

@@ -31,17 +31,11 @@ from dplateau.errors import PlanError, non_negative, positive, probability, whol
 from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, Poisson
 from dplateau.plan.checks import largest_step
 from dplateau.plan.domains import Domain, Everywhere
-from dplateau.plan.losses import Huber, Logistic, Loss, SmoothedHinge, SmoothedPinball, Softmax
+from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import Schedule, schedule
 
-REACH = 15.0  # norm of the weights worth reaching, in units of 1/R: scores of about this size
-REACH_OF_MARGINS = 7.5  # the same for a hinge, which is content with a margin of one
-REACH_OF_TARGETS = 6.0  # the same for regression, in units of the residual's threshold
-START_OF_TARGETS = 1.0  # loss at the start worth lowering, in squared thresholds
-REACH_OF_QUANTILES = 12.0  # and of the pinball's width
 INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
-SLOPE = 0.5  # gradients are clipped at this share of R: where all of them start in two classes
 STEP = 1.5  # step size times smoothness; 2 is the contraction limit
 LEAST_STEPS, MOST_STEPS = 20, 2000
 SOFTMAX_STEPS = 4 * MOST_STEPS  # leave as little unlearned as MOST_STEPS of a logistic loss do
@@ -124,6 +118,7 @@ def suggest_plan(
 
     Examples
     --------
+    >>> from dplateau import Logistic
     >>> plan = suggest_plan(Logistic(intercept=0.25), 10_000, 20, data_norm=1.0,
     ...                     epsilon=1.0, delta=1e-6)
     >>> plan.batches, plan.hidden_state
@@ -210,7 +205,7 @@ def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, priva
     ``privacy`` is ``n mu``; ``norm`` the bound on augmented feature rows.
     """
     noise = (sensitivity / (privacy * norm)) ** 2  # per unit of t = tau R**2
-    gain, start = 2 / _reach(loss) ** 2, 1 / _start(loss)
+    gain, start = 2 / loss.reach**2, 1 / loss.start
 
     def excess(t: float) -> float:
         return _unlearned(loss, t) + min(loss.curvature * t**2 / 2, weights * t / 4) * noise
@@ -230,7 +225,7 @@ def _unlearned(loss: Loss, t: float) -> float:
 
     As ``d/dt excess <= -2 (excess / reach)**2`` along the way, from what there was at the start.
     """
-    return 1 / (1 / _start(loss) + 2 * t / _reach(loss) ** 2)
+    return 1 / (1 / loss.start + 2 * t / loss.reach**2)
 
 
 def _kinds(
@@ -238,17 +233,16 @@ def _kinds(
 ) -> list[tuple[Loss, bool]]:
     """The losses to consider, each with whether its iterates may stay hidden.
 
-    A two-class loss is clipped for free. Softmax may be clipped only where composition is claimed.
+    A loss of one score is clipped for free, one of many only where composition is claimed.
     """
-    clip = SLOPE * loss.augmented_norm(task.data_norm)
-    if isinstance(loss, Logistic) and loss.clip is None:
-        return [(dataclasses.replace(loss, clip=clip), hidden_state is not False)]
-    if not isinstance(loss, Softmax):
-        return [(loss, hidden_state is not False)]
-    shown = (loss if loss.clip is not None else dataclasses.replace(loss, clip=clip), False)
+    share, clipped = loss.planned_clip, loss
+    if share is not None and loss.clip is None:
+        clipped = dataclasses.replace(loss, clip=share * loss.augmented_norm(task.data_norm))
+    if share is None or loss.outputs == 1:
+        return [(clipped, hidden_state is not False)]
     if loss.clip is not None or hidden_state is False:
-        return [shown]
-    return [(loss, True)] if hidden_state or endless else [shown, (loss, True)]
+        return [(clipped, False)]
+    return [(loss, True)] if hidden_state or endless else [(clipped, False), (loss, True)]
 
 
 def _drafts(
@@ -316,7 +310,7 @@ def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
     sigma = non_negative("noise_multiplier", noise_multiplier) * lipschitz / task.likely
     longest = _most_steps(loss) * eta
     settled = weights * eta * sigma**2 / 4
-    left = (_reach(loss) / norm) ** 2 / 2
+    left = (loss.reach / norm) ** 2 / 2
     return (left / settled if settled > left / longest else longest) / task.filled
 
 
@@ -327,7 +321,7 @@ def _step_and_steps(
     norm = loss.augmented_norm(task.data_norm)
     curvature = loss.curvature * norm**2 if hidden else _curvature_at_start(loss, norm)
     longest = STEP / (curvature + non_negative("regularization", alpha))
-    if hidden and isinstance(given["batches"], Poisson):
+    if hidden and given["batches"] is not None:
         roomy = largest_step(given["batches"], task.records, curvature, alpha)
         longest = min(longest, roomy)
     steps, eta, most = given["iterations"], given["step_size"], _most_steps(loss)
@@ -338,6 +332,9 @@ def _step_and_steps(
         return eta, steps
     if steps is None:
         steps = min(max(math.ceil(tau / longest), LEAST_STEPS), most)
+        if given["batches"] is not None:  # an epoch that was begun is ended
+            epoch = given["batches"].hits(task.records).epoch or 1
+            steps = math.ceil(steps / epoch) * epoch
     return schedule(min(longest, tau / steps) if steps < math.inf else longest), steps
 
 
@@ -362,27 +359,6 @@ def _most_steps(loss: Loss) -> int:
 def _curvature_at_start(loss: Loss, norm: float) -> float:
     """Largest curvature at the weights 0: where steps need not contract, this sets their size."""
     return loss.curvature * norm**2 if loss.outputs == 1 else norm**2 / loss.outputs
-
-
-def _reach(loss: Loss) -> float:
-    """Norm of the weights worth reaching, times ``R``; of all classes together for a softmax."""
-    if isinstance(loss, SmoothedHinge):
-        return REACH_OF_MARGINS
-    if isinstance(loss, Huber):
-        return REACH_OF_TARGETS * loss.threshold
-    if isinstance(loss, SmoothedPinball):
-        return REACH_OF_QUANTILES * loss.width
-    return REACH * math.sqrt(loss.outputs)
-
-
-def _start(loss: Loss) -> float:
-    """What there is to learn at weights 0, where the loss itself is what counts.
-
-    For regression on means: targets are between one and two thresholds away. A class is right or
-    wrong whatever the length of the weights, and a quantile's loss has no scale of its own:
-    infinity there.
-    """
-    return START_OF_TARGETS * loss.threshold**2 if isinstance(loss, Huber) else math.inf
 
 
 def _loss_of(plan: Plan) -> Loss:

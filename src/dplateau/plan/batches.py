@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +77,24 @@ class Batches(Part, family="batches"):
                 high = middle
         return high
 
+    @classmethod
+    def of_size(cls, size: float | None) -> Self:
+        """The kind with so many records per batch, as a command line or an estimator names it."""
+        if size is None:
+            raise PlanError(f"{cls.kind} batches need a batch size; found none.")
+        return cls(size)  # type: ignore[call-arg]
+
+    def resized(self, size: float) -> Batches:
+        """The same kind with batches of another size."""
+        raise PlanError(
+            f"{self.kind} batches have no batch size to vary. Compare along iterations, diameter "
+            "or step_size."
+        )
+
+    def last_row(self, iterations: int, records: int) -> int:
+        """The row that the last step uses for certain if any is, else any row: they are alike."""
+        return records - 1
+
     def check(self, records: int) -> None:
         """Refuse a batch that the data cannot fill."""
         size = self.batch_size(records)
@@ -129,6 +148,12 @@ class FullBatch(Batches):
     kind: ClassVar[str] = "full"
     compiled: ClassVar[str | None] = "contiguous"
 
+    @classmethod
+    def of_size(cls, size: float | None) -> FullBatch:
+        if size is not None:
+            raise PlanError("full batches have no batch size: leave it out.")
+        return cls()
+
     def batch_size(self, records: int) -> int:
         return records
 
@@ -143,7 +168,23 @@ class FullBatch(Batches):
 
 
 @dataclass(frozen=True)
-class Cyclic(Batches):
+class WholeSize(Batches):
+    """Batches whose public size is a whole number of records."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", whole(f"{type(self).__name__} size", self.size))
+
+    def batch_size(self, records: int) -> int:
+        return self.size
+
+    def resized(self, size: float) -> Batches:
+        return dataclasses.replace(self, size=round(size))
+
+
+@dataclass(frozen=True)
+class Cyclic(WholeSize):
     """Fixed consecutive slices of ``size`` records, in the same order every epoch (Noisy-CGD).
 
     Adding a record would shift every later slice, so ``add_or_remove_one`` is refused.
@@ -154,7 +195,6 @@ class Cyclic(Batches):
     4
     """
 
-    size: int
     kind: ClassVar[str] = "cyclic"
     compiled: ClassVar[str | None] = "contiguous"
     relations: ClassVar[tuple[str, ...]] = (REPLACE_ONE, REPLACE_SPECIAL)
@@ -162,12 +202,6 @@ class Cyclic(Batches):
         "Adding or removing a record would shift every later batch: use 'replace_one', "
         "'replace_special' (the record is zeroed out), or Poisson batches."
     )
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", whole("Cyclic size", self.size))
-
-    def batch_size(self, records: int) -> int:
-        return self.size
 
     def hits(self, records: int) -> HitLaw:
         return HitLaw(chance=1.0, period=self.per_epoch(records))
@@ -179,9 +213,13 @@ class Cyclic(Batches):
         start = step % self.per_epoch(records) * self.size
         return slice(start, min(start + self.size, present))
 
+    def last_row(self, iterations: int, records: int) -> int:
+        last_batch = (iterations - 1) % self.per_epoch(records)
+        return min((last_batch + 1) * self.size, records) - 1
+
 
 @dataclass(frozen=True)
-class FixedSize(Batches):
+class FixedSize(WholeSize):
     """A fresh uniform subset of exactly ``size`` records at every step.
 
     Examples
@@ -190,7 +228,6 @@ class FixedSize(Batches):
     0.1
     """
 
-    size: int
     kind: ClassVar[str] = "fixed"
     compiled: ClassVar[str | None] = "subset"
     relations: ClassVar[tuple[str, ...]] = (REPLACE_ONE, REPLACE_SPECIAL)
@@ -198,12 +235,6 @@ class FixedSize(Batches):
         "A subset of exact size changes its law when a record is added: use 'replace_one', "
         "'replace_special' (priced as replace_one), or Poisson batches."
     )
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", whole("FixedSize size", self.size))
-
-    def batch_size(self, records: int) -> int:
-        return self.size
 
     def hits(self, records: int) -> HitLaw:
         return HitLaw(chance=self.inclusion_probability(records), independent=True, exchanged=True)
@@ -245,6 +276,9 @@ class Poisson(Batches):
     def batch_size(self, records: int) -> float:
         return self.size
 
+    def resized(self, size: float) -> Batches:
+        return dataclasses.replace(self, size=size)
+
     def hits(self, records: int) -> HitLaw:
         return HitLaw(chance=min(self.inclusion_probability(records), 1.0), independent=True)
 
@@ -260,7 +294,7 @@ class Poisson(Batches):
 
 
 @dataclass(frozen=True)
-class RandomAllocation(Batches):
+class RandomAllocation(WholeSize):
     """Every epoch each record goes to one of the epoch's batches by lot ("balls in bins").
 
     An epoch has ``l = ceil(records / size)`` batches and runs all of them, so it reads every record
@@ -276,20 +310,16 @@ class RandomAllocation(Batches):
     (4, 0.25)
     """
 
-    size: int
     max_overflow: float = 0.01
     kind: ClassVar[str] = "allocation"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", whole("RandomAllocation size", self.size))
+        super().__post_init__()
         object.__setattr__(
             self,
             "max_overflow",
             probability("RandomAllocation max_overflow", self.max_overflow, closed=True),
         )
-
-    def batch_size(self, records: int) -> int:
-        return self.size
 
     def inclusion_probability(self, records: int) -> float:
         return 1 / self.per_epoch(records)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dplateau.errors import PlanError
 from dplateau.plan.batches import RELATIONS, Batches
-from dplateau.plan.losses import Loss, Softmax
+from dplateau.plan.losses import Loss
 from dplateau.plan.schedules import Constant, Schedule
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ def largest_step(batches: Batches, records: int, smoothness: float, regularizati
 
 def refuse_clipped_softmax(loss: Loss | None) -> None:
     """Refuse clipped gradients of a vector-valued predictor where iterates are hidden."""
-    if isinstance(loss, Softmax) and loss.clip is not None:
+    if loss is not None and loss.outputs > 1 and loss.clip is not None:
         raise PlanError(
-            f"gradient clipping of a softmax (clip={loss.clip:g}) is not the gradient of a convex "
-            "loss: the step can expand. Bound the features (data_norm) instead, or set "
+            f"gradient clipping of a {loss.kind} (clip={loss.clip:g}) is not the gradient of a "
+            "convex loss: the step can expand. Bound the features (data_norm) instead, or set "
             "hidden_state=False to claim composition only."
         )

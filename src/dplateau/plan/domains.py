@@ -30,6 +30,13 @@ class Domain(Part, family="domain"):
         """The nearest point of the set, as a new array of the same shape."""
         raise TypeError(f"{type(self).__name__} states no projection")
 
+    def scaled(self, factor: float) -> Domain:
+        """A set of the same shape, every length multiplied by ``factor``."""
+        raise PlanError(
+            f"{type(self).__name__} states no scaled copies of itself, so its size cannot be "
+            "searched for. Define scaled(factor), or choose the size yourself."
+        )
+
 
 @dataclass(frozen=True)
 class Everywhere(Domain):
@@ -49,6 +56,9 @@ class Everywhere(Domain):
 
     def project(self, weights: Vector) -> Vector:
         return np.array(weights, dtype=np.float64)
+
+    def scaled(self, factor: float) -> Everywhere:
+        return self
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,9 @@ class L2Ball(Domain):
         weights = np.asarray(weights, dtype=np.float64)
         norm = float(np.linalg.norm(weights))
         return weights * (self.radius / norm) if norm > self.radius else weights.copy()
+
+    def scaled(self, factor: float) -> L2Ball:
+        return L2Ball(self.radius * factor)
 
 
 @dataclass(frozen=True)
@@ -121,6 +134,9 @@ class Box(Domain):
     def project(self, weights: Vector) -> Vector:
         return np.clip(np.asarray(weights, dtype=np.float64), self.lower, self.upper)
 
+    def scaled(self, factor: float) -> Box:
+        return Box(self.lower * factor, self.upper * factor)
+
 
 @dataclass(frozen=True)
 class L1Ball(Domain):
@@ -149,6 +165,9 @@ class L1Ball(Domain):
             return weights.copy()
         return np.sign(weights) * _onto_simplex(size, self.radius)
 
+    def scaled(self, factor: float) -> L1Ball:
+        return L1Ball(self.radius * factor)
+
 
 @dataclass(frozen=True)
 class Simplex(Domain):
@@ -172,6 +191,9 @@ class Simplex(Domain):
 
     def project(self, weights: Vector) -> Vector:
         return _onto_simplex(np.asarray(weights, dtype=np.float64), self.total)
+
+    def scaled(self, factor: float) -> Simplex:
+        return Simplex(self.total * factor)
 
 
 def _onto_simplex(weights: Vector, total: float) -> Vector:

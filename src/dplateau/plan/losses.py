@@ -21,6 +21,8 @@ from dplateau.plan.parts import Part
 
 Array = NDArray[np.float64]
 
+FAR = 1e6  # a regression target that no reachable score comes near
+
 
 class LossConstants(NamedTuple):
     """What the accountant must know of a loss on bounded features."""
@@ -62,8 +64,31 @@ class Loss(Part, family="loss"):
 
     @property
     def outputs(self) -> int:
-        """Number of linear predictors."""
+        """Number of linear predictors; scores of more than one are a matrix, records by outputs."""
         return 1
+
+    # -- what the planner reads (docs/planner.md) -------------------------------------------------
+
+    planned_clip: ClassVar[float | None] = None  # share of R at which gradients are best clipped
+
+    @property
+    def reach(self) -> float:
+        """Norm of the weights worth reaching, times ``R``; of all outputs together."""
+        raise PlanError(
+            f"{type(self).__name__} states no reach, so no plan can be suggested for it. Define "
+            "the property reach (weights worth reaching, times the feature norm), or write the "
+            "plan yourself."
+        )
+
+    @property
+    def start(self) -> float:
+        """What there is to learn at weights 0, where the loss itself is what counts.
+
+        Infinity where it is not: a class is right or wrong whatever the length of the weights.
+        """
+        return math.inf
+
+    # -- constants of the privacy proof -----------------------------------------------------------
 
     def augmented_norm(self, data_norm: float) -> float:
         """``R``: the norm bound of a feature row with the intercept's constant appended."""
@@ -101,9 +126,38 @@ class Loss(Part, family="loss"):
             )
         return math.inf if math.isinf(norm) else math.sqrt(norm**2 - self.intercept**2)
 
+    # -- targets ----------------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The classes in order; none where targets are numbers."""
+        return ()
+
+    linear_far_away: ClassVar[bool] = False  # slopes are constant where targets are far off
+
+    @property
+    def extreme_targets(self) -> tuple[Any, ...]:
+        """Targets that an adversary would try: every label, or numbers that no score comes near."""
+        return self.labels or (FAR, -FAR)
+
+    def targets_for(self, scores: Array) -> NDArray[Any]:
+        """Targets that a model with these scores, records by outputs, would predict."""
+        if not self.labels:
+            return np.asarray(scores[:, 0])
+        if self.outputs == 1 and len(self.labels) == 2:
+            return np.array(self.labels)[(scores[:, 0] > 0).astype(np.intp)]
+        if self.outputs == len(self.labels):
+            return np.array(self.labels)[scores.argmax(axis=1)]
+        raise PlanError(
+            f"{type(self).__name__} has {self.outputs} scores for {len(self.labels)} labels and "
+            "does not say which scores predict which: define targets_for."
+        )
+
     def encode_targets(self, y: ArrayLike) -> Array:
         """Targets as the numbers that `slope` takes."""
         return np.asarray(y, dtype=np.float64)
+
+    # -- the loss itself --------------------------------------------------------------------------
 
     def value(self, scores: Array, targets: Array) -> Array:
         """``phi(score, target)`` for every record."""
@@ -115,8 +169,14 @@ class Loss(Part, family="loss"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TwoClass(Loss):
-    """Two classes, encoded as -1 and +1."""
+class TwoClassLoss(Loss):
+    """A loss of two classes, encoded as -1 and +1.
+
+    Parameters
+    ----------
+    classes : pair, optional
+        The two labels; 0/1 and -1/+1 are understood without.
+    """
 
     classes: tuple[Any, Any] | None = None
 
@@ -130,6 +190,10 @@ class _TwoClass(Loss):
                     "Use Softmax for more."
                 )
 
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        return self.classes or (0, 1)
+
     def encode_targets(self, y: ArrayLike) -> Array:
         """The second class (or any positive label) as +1, the first as -1."""
         if self.classes is not None:
@@ -138,7 +202,7 @@ class _TwoClass(Loss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Logistic(_TwoClass):
+class Logistic(TwoClassLoss):
     """``log(1 + exp(-y score))``, ``y`` in {-1, +1}; labels 0/1, -1/+1, or the two ``classes``.
 
     Examples
@@ -149,6 +213,11 @@ class Logistic(_TwoClass):
 
     kind: ClassVar[str] = "logistic"
     compiled: ClassVar[str | None] = "logistic"
+    planned_clip: ClassVar[float | None] = 0.5  # where all gradients start
+
+    @property
+    def reach(self) -> float:
+        return 15.0  # scores of about this size
 
     @property
     def slope_bound(self) -> float:
@@ -166,7 +235,7 @@ class Logistic(_TwoClass):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmoothedHinge(_TwoClass):
+class SmoothedHinge(TwoClassLoss):
     """The support vector machine's loss with its corner rounded over ``width``.
 
     Examples
@@ -182,6 +251,10 @@ class SmoothedHinge(_TwoClass):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "width", positive("SmoothedHinge width", self.width))
+
+    @property
+    def reach(self) -> float:
+        return 7.5  # content with a margin of one
 
     @property
     def slope_bound(self) -> float:
@@ -214,10 +287,19 @@ class Huber(Loss):
     threshold: float = 1.0
     kind: ClassVar[str] = "huber"
     compiled: ClassVar[str | None] = "huber"
+    linear_far_away: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "threshold", positive("Huber threshold", self.threshold))
+
+    @property
+    def reach(self) -> float:
+        return 6.0 * self.threshold
+
+    @property
+    def start(self) -> float:
+        return self.threshold**2  # targets are between one and two thresholds away
 
     @property
     def slope_bound(self) -> float:
@@ -250,11 +332,16 @@ class SmoothedPinball(Loss):
     width: float = 0.5
     kind: ClassVar[str] = "smoothed_pinball"
     compiled: ClassVar[str | None] = "smoothed_pinball"
+    linear_far_away: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "quantile", probability("quantile", self.quantile))
         object.__setattr__(self, "width", positive("SmoothedPinball width", self.width))
+
+    @property
+    def reach(self) -> float:
+        return 12.0 * self.width
 
     @property
     def slope_bound(self) -> float:
@@ -295,6 +382,7 @@ class Softmax(Loss):
     classes: int | tuple[Any, ...]
     kind: ClassVar[str] = "softmax"
     compiled: ClassVar[str | None] = "softmax"
+    planned_clip: ClassVar[float | None] = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -304,6 +392,10 @@ class Softmax(Loss):
             object.__setattr__(self, "classes", _as_classes(self.classes))
             if self.outputs < 2:
                 raise PlanError(f"Softmax needs two or more classes; found {self.classes!r}.")
+
+    @property
+    def reach(self) -> float:
+        return 15.0 * math.sqrt(self.outputs)
 
     @property
     def slope_bound(self) -> float:

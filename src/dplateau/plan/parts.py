@@ -34,13 +34,17 @@ class Part:
         if "kind" in vars(cls):
             _register(cls)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, with the ``kind`` that `from_dict` reads."""
+    def check_kind(self) -> None:
+        """Refuse a class that would be stored under another's name."""
         if self.kinds.get(getattr(self, "kind", "")) is not type(self):
             raise PlanError(
                 f"{type(self).__name__} has no kind of its own and could not be read back. Give "
                 f"the class a kind: ClassVar[str] that no other {self.family} has."
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values, with the ``kind`` that `from_dict` reads."""
+        self.check_kind()
         stored = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}
         return {"kind": self.kind, **plain}

@@ -144,6 +144,7 @@ class Plan:
                 raise PlanError(
                     f"{name} must be one of {_names_of(kind)}; found {getattr(self, name)!r}."
                 )
+            getattr(self, name).check_kind()
         if not isinstance(self.hidden_state, bool):
             raise PlanError(f"hidden_state must be True or False; found {self.hidden_state!r}.")
         put("step_size", schedule(self.step_size))
@@ -175,6 +176,7 @@ class Plan:
             return
         if not isinstance(self.loss, Loss):
             raise PlanError(f"loss must be one of {_names_of(Loss)}; found {self.loss!r}.")
+        self.loss.check_kind()
         if self.data_norm is None:
             if self.loss.clip is None or self.hidden_state:
                 raise PlanError(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dplateau.errors import PlanError, probability, whole
-from dplateau.plan.batches import Batches, Cyclic, FixedSize, FullBatch, Poisson
-from dplateau.plan.domains import Everywhere, L2Ball
+from dplateau.plan.batches import Cyclic, FixedSize, Poisson
+from dplateau.plan.domains import L2Ball
 from dplateau.plan.plan import Plan
 
 COMPOSITION, PAPER, BOK, OURS, LOWER = (
@@ -240,25 +240,15 @@ def _varied(plan: Plan, along: str, value: float) -> Plan | None:
             return plan.replace(domain=L2Ball(value / 2))
         if along == "step_size":
             return plan.replace(step_size=value)
-        return plan.replace(batches=_resized(plan.batches, value))
+        return plan.replace(batches=plan.batches.resized(value))
     except PlanError:
         return None
-
-
-def _resized(batches: Batches, size: float) -> Batches:
-    if isinstance(batches, Poisson):
-        return Poisson(size, max_overflow=batches.max_overflow)
-    if isinstance(batches, (Cyclic, FixedSize)):
-        return type(batches)(round(size))
-    raise PlanError(
-        "full batches have no batch size to vary. Compare along iterations, diameter or step_size."
-    )
 
 
 def _range(plan: Plan, along: str, points: int, burn: float | None) -> list[float]:
     """A geometric range around the plan's own value."""
     if along == "iterations":
-        period = plan.batches.per_epoch(plan.records) if isinstance(plan.batches, Cyclic) else 1
+        period = plan.hits.period or plan.hits.epoch or 1
         longest = 30 * (burn or 0)
         if math.isfinite(plan.iterations):
             longest = max(longest, plan.iterations)
@@ -268,14 +258,13 @@ def _range(plan: Plan, along: str, points: int, burn: float | None) -> list[floa
             epochs = np.r_[epochs, burn / period, 1.3 * burn / period]  # keeps the bend sharp
         return [float(period * epoch) for epoch in np.unique(np.ceil(epochs))]
     if along == "diameter":
-        if isinstance(plan.domain, Everywhere):
+        if math.isinf(plan.diameter):
             raise PlanError("this plan has no domain whose diameter could vary: give it one.")
         return [float(v) for v in np.geomspace(plan.diameter / 10, plan.diameter * 10, points)]
     if along == "step_size":
         largest = 2 / (plan.smoothness + plan.regularization)
         return [float(v) for v in np.geomspace(largest / 300, largest, points)]
-    if isinstance(plan.batches, FullBatch):
-        _resized(plan.batches, 1)
+    plan.batches.resized(plan.batch_size)  # refused by kinds that have no size
     sizes = np.geomspace(max(1, plan.records / 10_000), plan.records / 2, points)
     return [float(v) for v in np.unique(np.round(sizes))]
 

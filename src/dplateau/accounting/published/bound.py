@@ -207,7 +207,7 @@ def displaced_share(plan: Plan) -> float:
 def setting(
     plan: Plan,
     name: str,
-    kinds: tuple[type[Batches], ...],
+    kinds: tuple[str, ...],
     *,
     varying_steps: bool = False,
     hidden: bool = True,
@@ -216,8 +216,8 @@ def setting(
 
     See docs/theory.md#section-8.
     """
-    if not isinstance(plan.batches, kinds):
-        allowed = ", ".join(kind.__name__ for kind in kinds)
+    if plan.batches.kind not in kinds:
+        allowed = ", ".join(Batches.kinds[kind].__name__ for kind in kinds)
         refuse(
             name,
             f"{type(plan.batches).__name__} batches",

@@ -30,7 +30,7 @@ REFERENCE = (
     "Altschuler and Talwar, Privacy of Noisy Stochastic Gradient Descent: More Iterations without "
     "More Privacy Loss, NeurIPS 2022"
 )
-_RANDOM = (FixedSize, Poisson)
+_RANDOM = (FixedSize.kind, Poisson.kind)
 _MOST_STEPS = 4_000_000  # of a varying schedule, written out
 
 
@@ -61,7 +61,7 @@ def altschuler_talwar(plan: Plan) -> PublishedBound:
     ('proved', [3.2064])
     """
     name = "altschuler_talwar"
-    if isinstance(plan.batches, _RANDOM):
+    if plan.batches.kind in _RANDOM:
         here = setting(plan, name, _RANDOM, varying_steps=True)
         horizons = None if plan.step_size.is_constant else _last_sums(plan)
         return PublishedBound(
@@ -71,10 +71,10 @@ def altschuler_talwar(plan: Plan) -> PublishedBound:
             curve=lambda alphas: here.T * sampled_gaussian(here, here.u, alphas),
             split_curve=lambda alphas, split: random_batches(here, alphas, split, horizons),
         )
-    here = setting(plan, name, (FullBatch, Cyclic))
+    here = setting(plan, name, (FullBatch.kind, Cyclic.kind))
     cost = cyclic_shift_cost(here)
     # [eq:iid-sc-nonasymp] with b = n: the record is in every batch.
-    forgets = isinstance(plan.batches, FullBatch) and here.c < 1
+    forgets = plan.batches.kind == FullBatch.kind and here.c < 1
     return PublishedBound(
         name,
         REFERENCE,
@@ -95,8 +95,9 @@ def simple_composition(plan: Plan) -> PublishedBound:
     ``alpha/2 (Delta/(b sigma))^2`` per hit for deterministic ones. No contraction is needed.
     """
     name = "simple_composition"
-    here = setting(plan, name, (*_RANDOM, FullBatch, Cyclic), varying_steps=True, hidden=False)
-    if isinstance(plan.batches, _RANDOM):
+    kinds = (*_RANDOM, FullBatch.kind, Cyclic.kind)
+    here = setting(plan, name, kinds, varying_steps=True, hidden=False)
+    if plan.batches.kind in _RANDOM:
         return PublishedBound(
             name,
             REFERENCE,
@@ -329,4 +330,4 @@ def sampled_gaussian(here: Setting, u: float, alphas: Vector) -> Vector:
 
 def _status(plan: Plan) -> str:
     lacks_record = plan.neighboring_relation != REPLACE_ONE
-    return PROVED if isinstance(plan.batches, Poisson) and lacks_record else AS_PUBLISHED
+    return PROVED if plan.batches.kind == Poisson.kind and lacks_record else AS_PUBLISHED

@@ -67,7 +67,7 @@ def feldman_et_al(plan: Plan) -> PublishedBound:
     >>> feldman_et_al(plan).rdp([2.0]).round(6).tolist()
     [0.35]
     """
-    here = setting(plan, "feldman_et_al", (FullBatch, Cyclic))
+    here = setting(plan, "feldman_et_al", (FullBatch.kind, Cyclic.kind))
     cost = original_cost(here)
     return PublishedBound(
         "feldman_et_al", FELDMAN, PROVED, curve=lambda alphas: alphas * (cost / 2)
@@ -87,7 +87,7 @@ def chourasia_et_al(plan: Plan) -> PublishedBound:
     it holds for the plan's fixed starting point too (they start from a Gaussian).
     """
     name = "chourasia_et_al"
-    here = setting(plan, name, (FullBatch,))
+    here = setting(plan, name, (FullBatch.kind,))
     _need_contraction(name, here)
     largest = plan.smoothness + plan.regularization
     if here.eta * largest >= 1:
@@ -119,7 +119,7 @@ def ye_shokri(plan: Plan, *, shuffled: bool = False) -> PublishedBound:
     that of the worst position, ``e0(1)``; never below `bok_su_altschuler`, hence proved.
     """
     name = "ye_shokri"
-    here = setting(plan, name, (Cyclic,))
+    here = setting(plan, name, (Cyclic.kind,))
     _need_contraction(name, here)
     batches, half = here.epoch, here.epoch // 2
     if batches < 2:
@@ -175,8 +175,8 @@ def bok_su_altschuler(plan: Plan) -> PublishedBound:
     >>> round(bok_su_altschuler(plan).mu, 6)
     0.870724
     """
-    here = setting(plan, "bok_su_altschuler", (FullBatch, Cyclic, FixedSize))
-    if isinstance(plan.batches, FixedSize):
+    here = setting(plan, "bok_su_altschuler", (FullBatch.kind, Cyclic.kind, FixedSize.kind))
+    if plan.hits.exchanged:
         return _fixed_size(here)
     mu = min(here.u * math.sqrt(here.epochs), _strongly_convex(here), _constrained(here))
     return PublishedBound("bok_su_altschuler", BOK, PROVED, mu=mu)
