@@ -30,6 +30,7 @@ _LAZY = {
     "Release": "dplateau.training.run",
     "suggest_plan": "dplateau.estimators.planner",
     "PublicTableEncoder": "dplateau.tables.encoding",
+    "load_model": "dplateau.tables.table_model",
     "PrivateLogisticRegression": "dplateau.estimators",
     "PrivateLinearRegression": "dplateau.estimators",
     "PrivateLinearSVC": "dplateau.estimators",

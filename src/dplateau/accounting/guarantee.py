@@ -30,6 +30,8 @@ Vector = NDArray[np.float64]
 
 _SURELY_LONGER = 2.0  # composition over this many times forgetting's horizon cannot be smaller
 _CLOSE = 0.02  # relative, of the delta that is found
+RELEASE_EPSILON = 20.0  # above it nothing is called fit for release, whatever else holds
+RELEASE_DELTA = 0.01  # nor above this, however few the records
 WEAK_EPSILON = 10.0  # above it the probabilities may differ by more than 22,000 times
 
 
@@ -281,4 +283,13 @@ def _at_most(value: float, digits: int) -> str:
     return f"{float(rounded):.{digits}g}"
 
 
-__all__ = ["COMPOSITION", "FORGETTING", "SHIFT", "WEAK_EPSILON", "Guarantee", "account"]
+__all__ = [
+    "COMPOSITION",
+    "FORGETTING",
+    "RELEASE_DELTA",
+    "RELEASE_EPSILON",
+    "SHIFT",
+    "WEAK_EPSILON",
+    "Guarantee",
+    "account",
+]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplateau.accounting.guarantee import Guarantee, account
+from dplateau.accounting.guarantee import RELEASE_EPSILON, Guarantee, account
 from dplateau.accounting.lower.lower import lower_bound
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate import wording
@@ -78,8 +78,9 @@ def record(
         "statement": wording.statement(
             plan, epsilon, delta, attack["true_positive_rate"], seeded=seeded, count=count
         ),
-        # A delta of 1/n would allow to publish one record in full.
-        "fit_for_release": math.isfinite(epsilon) and not seeded and delta * plan.records < 1,
+        "fit_for_release": epsilon <= RELEASE_EPSILON
+        and not seeded
+        and not wording.unfit(plan.records, delta),
         "guarantee": _guarantee(guarantee, counting, epsilon, delta),
         "relations": _relations(plan, epsilon, delta),
         "attack": attack,

@@ -210,7 +210,10 @@ class Certificate:
 
     @property
     def fit_for_release(self) -> bool:
-        """False for seeded runs, for infinite epsilon, and for delta of 1/records or more."""
+        """False for seeded runs, an epsilon above 20, one record, or a delta of 1/records or more.
+
+        The limits are `RELEASE_EPSILON` and `RELEASE_DELTA` of `dplateau.accounting.guarantee`.
+        """
         return bool(self.to_dict()["fit_for_release"])
 
     # -- checking it ----------------------------------------------------------------------------

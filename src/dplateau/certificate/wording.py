@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from dplateau.accounting.guarantee import WEAK_EPSILON
+from dplateau.accounting.guarantee import RELEASE_DELTA, RELEASE_EPSILON, WEAK_EPSILON
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.plan import Plan
@@ -120,11 +120,8 @@ def statement(
             "NOT FOR RELEASE: the noise came from a seed, so whoever knows the seed can take it "
             "off. With secret noise the following would hold. "
         )
-    elif delta * plan.records >= 1:
-        warning = (
-            f"NOT FOR RELEASE: delta must be far below one over the number of records "
-            f"({plan.records:,}), or the guarantee would allow to publish one of them in full. "
-        )
+    elif unfit(plan.records, delta):
+        warning = f"NOT FOR RELEASE: {unfit(plan.records, delta)}. "
     weak = cautious and is_weak(epsilon)
     if weak:
         lead = (
@@ -140,11 +137,33 @@ def statement(
     )
     if weak and any(found >= _NO_LIMIT for found in list(rates.values())[:1]):
         tests = "It sets no useful limit to what a test for one record can find."
+    if weak and epsilon > RELEASE_EPSILON:
+        tests += f" NOT FOR RELEASE: nobody can rely on an epsilon above {RELEASE_EPSILON:g}."
     return (
         f"{warning}{lead}: differential "
         f"privacy with epsilon = {above(epsilon)} at delta = {short(delta)}. {tests}"
         + (f" {_upper_bound(plan, count)}" if count else "")
     )
+
+
+def unfit(records: int, delta: float) -> str:
+    """Why nothing with this ``delta`` is for release, known before any training; else nothing.
+
+    Examples
+    --------
+    >>> unfit(1000, 1e-6), unfit(1000, 0.001)[:41]
+    ('', 'delta must be far below one over the numb')
+    """
+    if records < 2:
+        return "a model of one record tells about that record alone"
+    if delta * records >= 1:
+        return (
+            f"delta must be far below one over the number of records ({records:,}), or the "
+            "guarantee would allow to publish one of them in full"
+        )
+    if delta > RELEASE_DELTA:
+        return f"a delta above {RELEASE_DELTA:g} is too large a chance of no protection at all"
+    return ""
 
 
 def is_weak(epsilon: float) -> bool:
@@ -263,4 +282,5 @@ __all__ = [
     "short",
     "statement",
     "theorem",
+    "unfit",
 ]

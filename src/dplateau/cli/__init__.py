@@ -44,20 +44,33 @@ def _options(
     """Private convex models, and exactly how private they are."""
 
 
+_INTERRUPTED = 130  # the exit code of what Ctrl-C ended
+
 _FAMILIES = ("account", "audit", "compare", "review", "train")
 
 
 def main() -> None:
     """Run the command line; refusals end with exit code 2 and one line."""
-    for family in _FAMILIES:
-        importlib.import_module(f"dplateau.cli.{family}")
     try:
+        for family in _FAMILIES:
+            importlib.import_module(f"dplateau.cli.{family}")
         with warnings.catch_warnings():
             warnings.showwarning = _one_line
             app()
     except (PlanError, DataError, CertificateError) as refusal:
         print(f"dplateau: {refusal}", file=sys.stderr)
         raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        _say_interrupted()
+        raise SystemExit(_INTERRUPTED) from None
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:  # what typer makes of Ctrl-C, without a word
+            _say_interrupted()
+        raise
+
+
+def _say_interrupted() -> None:
+    print("dplateau: interrupted. Nothing was released or written.", file=sys.stderr)
 
 
 def _one_line(message: Warning | str, *_: Any) -> None:

@@ -16,9 +16,26 @@ from dplateau.certificate.files import check_file, reserved, write_file
 from dplateau.cli import app
 from dplateau.errors import DataError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
+from dplateau.tables import MODELS
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Table = Annotated[Path, typer.Argument(help="A .csv or .parquet file with a header.")]
+Table = Annotated[
+    Path,
+    typer.Argument(
+        help="A .csv, .tsv (also .gz) or .parquet file; a directory of them; or a pattern such as "
+        "'many/*.parquet'."
+    ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(help="What stands between cells: a character, or the word tab."),
+]
+Header = Annotated[
+    bool,
+    typer.Option(
+        "--header", help="The first line of a CSV file is a header, no record: it may be shown."
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the files that are there.")]
 
 
@@ -26,6 +43,8 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the files that are
 def schema(
     table: Table,
     out: Annotated[Path | None, typer.Option(help="Where to write; standard output.")] = None,
+    separator: Separator = None,
+    header: Header = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -33,9 +52,7 @@ def schema(
     from dplateau.tables.encoding import schema_template
     from dplateau.tables.reading import column_types
 
-    types = column_types(table)
-    _check_separator(table, list(types))
-    template = schema_template(types)
+    template = schema_template(column_types(table, separator=separator, header=header))
     if out is None:
         print(json.dumps(template) if as_json else _draft(template))
         return
@@ -47,16 +64,6 @@ def schema(
         f"Wrote {out}: {len(template['columns'])} column names and types, no value of the table. "
         "Fill in bounds and categories from public knowledge."
     )
-
-
-def _check_separator(table: Path, names: list[str]) -> None:
-    """Refuse one column whose name looks like a whole header."""
-    found = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
-    if table.suffix == ".csv" and found is not None:
-        raise DataError(
-            f"{table.name} has one column, named {names[0]!r}: its cells seem to be separated by "
-            f"{found!r}. Write it with commas."
-        )
 
 
 def _draft(template: dict[str, Any]) -> str:
@@ -100,12 +107,24 @@ def train(
             "norm possible), or auto: chosen by the schema's column types."
         ),
     ] = "auto",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help=f"What to train: {', '.join(MODELS)}. Left out, the target's type chooses: "
+            "logistic for a category or boolean, linear for a number."
+        ),
+    ] = None,
+    quantile: Annotated[
+        float | None, typer.Option(help="With --model quantile: which one; 0.5.")
+    ] = None,
+    separator: Separator = None,
+    header: Header = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a private model on a table; write it with its certificate, and nothing private."""
     from dplateau.certificate import wording
-    from dplateau.tables.encoding import load_schema
+    from dplateau.tables.encoding import columns_used, load_schema
     from dplateau.tables.reading import read_table
     from dplateau.tables.table_model import TableModel
 
@@ -114,18 +133,18 @@ def train(
             f"--records goes with --relation {ADD_OR_REMOVE_ONE}, where the number of rows is "
             f"private; under {relation} the table's own number is public. Leave --records out."
         )
+    if quantile is not None and model != "quantile":
+        raise DataError("--quantile goes with --model quantile.")
     facts = load_schema(schema)
-    used = [
-        name
-        for name, column in facts["columns"].items()
-        if not (isinstance(column, dict) and column.get("type") == "ignore")
-    ]
+    used = columns_used(facts)
+    wanted = [*used, *([target] if target not in used else [])]
     with reserved(out, force=force) as place:
-        model = TableModel.train(
-            read_table(table, [*used, *([target] if target not in used else [])]),
+        trained = TableModel.train(
+            read_table(table, wanted, separator=separator, header=header),
             facts,
             target,
             rows=rows,
+            model=model,
             epsilon=epsilon,
             delta=delta,
             neighboring_relation=relation,
@@ -133,9 +152,10 @@ def train(
             steps=None if time_budget is None else math.inf,
             time_budget=time_budget,
             progress=not as_json and sys.stdout.isatty(),
+            **({} if quantile is None else {"quantile": quantile}),
         )
-        files = [str(path) for path in model.write(place)]
-    certificate, plan = model.certificate, model.certificate.plan
+        files = [str(path) for path in trained.write(place)]
+    certificate, plan = trained.certificate, trained.certificate.plan
     if as_json:
         summary: dict[str, Any] = {
             "epsilon": certificate.epsilon,
@@ -143,7 +163,7 @@ def train(
             "relation": certificate.relation,
             "records": plan.records,
             "count": certificate.to_dict().get("count"),
-            "features": model.estimator.n_features_in_,
+            "features": trained.estimator.n_features_in_,
             "iterations": plan.iterations,
             "fit_for_release": certificate.fit_for_release,
             "files": files,
@@ -154,6 +174,7 @@ def train(
     print(f"Trained {plan.iterations:,} steps on {wording.records(plan)}. Wrote:")
     for file in files:
         print(f"  {file}")
+    print(f"Does the schema fit the table? dplateau check {table} --schema {schema}")
 
 
 @app.command()
@@ -161,27 +182,43 @@ def predict(
     directory: Annotated[Path, typer.Argument(help="What `dplateau train --out` wrote.")],
     table: Table,
     out: Annotated[Path | None, typer.Option(help="A CSV file; standard output.")] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", help="A column to keep beside every prediction, such as a key."),
+    ] = None,
+    separator: Separator = None,
+    header: Header = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the target for every row of a table, as CSV."""
+    from dplateau.tables.cells import listed
     from dplateau.tables.reading import read_table
     from dplateau.tables.table_model import TableModel
 
     if out is not None:
         check_file(out, force=force)
     model = TableModel.read(directory)
-    rows = read_table(table, [column.name for column in model.encoder.columns])
-    header, records = _predictions(model, rows)
+    wanted = [column.name for column in model.encoder.columns]
+    wanted += [id_column] if id_column is not None and id_column not in wanted else []
+    rows = read_table(table, wanted, separator=separator, header=header)
+    names, records = _predictions(model, rows)
+    if id_column is not None:
+        if id_column in names:
+            raise DataError(f"--id {id_column!r} is the column that is predicted. Name another.")
+        names = [id_column, *names]
+        ids = listed(rows.column(id_column))
+        records = [[key, *record] for key, record in zip(ids, records, strict=True)]
     if out is not None:
         text = io.StringIO()
-        csv.writer(text).writerows([header, *records])
+        csv.writer(text).writerows([names, *records])
         write_file(out, text.getvalue(), force=force)
     if as_json:
-        columns = {name: [r[k] for r in records] for k, name in enumerate(header)}
-        print(json.dumps({"rows": len(records), "out": str(out)} if out else columns))
+        columns = {name: [r[k] for r in records] for k, name in enumerate(names)}
+        found = {"rows": len(records), "out": str(out)} if out else columns
+        print(json.dumps(found, default=str))
     elif out is None:
-        csv.writer(sys.stdout).writerows([header, *records])
+        csv.writer(sys.stdout).writerows([names, *records])
     else:
         print(f"Wrote {len(records):,} predictions to {out}.")
 

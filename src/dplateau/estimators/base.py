@@ -22,7 +22,7 @@ from dplateau.accounting.guarantee import WEAK_EPSILON, account
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.errors import DataError, PlanError, non_negative, positive, whole
-from dplateau.estimators.inputs import refuse_unreadable
+from dplateau.estimators.inputs import refuse_unreadable, refuse_unreleasable
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
 from dplateau.estimators.surroundings import warn_of_surroundings
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch
@@ -273,8 +273,11 @@ class PrivateLinearModel(BaseEstimator):
                 "records out. It is an upper bound under 'add_or_remove_one'."
             )
         if count is None:
-            return self.plan(rows if self.records is None else self.records, features)
+            records = rows if self.records is None else self.records
+            refuse_unreleasable(records, self.delta)
+            return self.plan(records, features)
         bound = count_records(count, rows, self.random_state)
+        refuse_unreleasable(bound, self.delta)
         return self._plan(bound, features, count.likely_records(bound))
 
     def _count(self) -> PrivateCount | None:

@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import Array, PrivateLinearModel
+from dplateau.estimators.inputs import present
 from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
 from dplateau.training.data import which_exist
 
@@ -63,7 +64,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         labels = self._labels()
         X, y = self._records(X, y)
         if which_exist(y).any():
-            check_classification_targets(y[which_exist(y)])
+            check_classification_targets(present(y))
         self._train(X, y)
         self.classes_ = np.array(labels)
         return self
@@ -201,7 +202,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
 
     def _records(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         X, y = super()._records(X, y)
-        labels = y[which_exist(y)]
+        labels = present(y)
         if labels.size and type_of_target(labels) == "multiclass":
             raise DataError(
                 "Only binary classification is supported. The type of the target is multiclass. "

@@ -11,7 +11,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dplateau.errors import DataError
+from dplateau.certificate.wording import short, unfit
+from dplateau.errors import DataError, PlanError
+from dplateau.training.data import which_exist
 
 _ENCODE = "Encode other columns by public facts first (PublicTableEncoder)."
 
@@ -53,10 +55,45 @@ def refuse_unreadable(X: Any) -> None:
         ) from None
 
 
+def refuse_unreleasable(records: Any, delta: Any) -> None:
+    """Refuse, before any training, what could never be released.
+
+    Examples
+    --------
+    >>> refuse_unreleasable(1000, 0.4)
+    Traceback (most recent call last):
+    ...
+    dplateau.errors.PlanError: delta=0.4 is not for release: delta must be far below one over the \
+number of records (1,000), or the guarantee would allow to publish one of them in full. Choose \
+delta=1e-5 or less.
+    """
+    whole = isinstance(records, (int, np.integer)) and isinstance(delta, float)
+    why = unfit(int(records), delta) if whole else ""
+    if why and records < 2:
+        raise DataError(f"n_samples=1, found 1 sample: {why}. Train on more records.")
+    if why:
+        small = min(10.0 ** -(len(str(records)) + 1), 1e-5)
+        raise PlanError(
+            f"delta={delta:g} is not for release: {why}. Choose delta={short(small)} or less."
+        )
+
+
+def present(y: NDArray[Any]) -> NDArray[Any]:
+    """The targets that exist, in the type they have without those that do not.
+
+    Examples
+    --------
+    >>> present(np.array([0, None, 1], dtype=object)).dtype.kind
+    'i'
+    """
+    y = y[which_exist(y)]
+    return np.array(y.tolist()) if y.dtype.kind == "O" else y
+
+
 def as_numbers(y: NDArray[Any]) -> NDArray[np.float64]:
-    """Targets as floats; text that is no number is refused without repeating it."""
+    """Targets as floats, NaN where there is none; other text is refused without repeating it."""
     try:
-        return y.astype(np.float64)
+        return np.where(which_exist(y), y, np.nan).astype(np.float64)
     except (TypeError, ValueError):
         raise DataError(
             f"y must hold numbers; found text or objects that are none (dtype {y.dtype}). "

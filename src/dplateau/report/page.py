@@ -184,7 +184,8 @@ def render(
 
 def _badge(fit: bool, epsilon: float, audit: Section | None) -> str:
     if not fit:
-        return "Not for release"
+        weak = wording.is_weak(epsilon) and math.isfinite(epsilon)
+        return "Weak guarantee: not for release" if weak else "Not for release"
     if audit is not None and audit.verdict == VIOLATED:
         return "Not for release: an audit contradicts the guarantee"
     return "Weak guarantee: think twice" if wording.is_weak(epsilon) else _FIT

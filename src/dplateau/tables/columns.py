@@ -1,27 +1,52 @@
 """The kinds of column a public schema can describe, and how each turns cells into features.
 
-Every kind maps one cell to a vector of norm at most 1, whatever the cell holds: what cannot be read
-counts as missing, so no record can raise an error or stretch the features.
+Every kind maps one cell to at most one feature that is not zero, of size at most 1, whatever the
+cell holds: what cannot be read counts as missing, so no record can raise an error or stretch the
+features.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.errors import PlanError, whole
+from dplateau.tables.cells import (
+    as_label,
+    as_numbers,
+    day_of,
+    forms,
+    is_missing,
+    mapped,
+    sign_of,
+)
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
-_TRUE = {"true", "t", "yes", "y", "1"}
-_FALSE = {"false", "f", "no", "n", "0"}
-_EPOCH = datetime.date(1970, 1, 1)
+NONE = -1  # the place of a cell that no feature stands for
+MOST_BINS = 10_000
+
+
+class Entries(NamedTuple):
+    """The one feature of every cell: where it stands (`NONE`: nowhere), and its value."""
+
+    place: NDArray[np.intp]
+    value: Array
+
+
+class Reading(NamedTuple):
+    """What became of every cell when it was read: for the owner of the table only."""
+
+    missing: Flags
+    unreadable: Flags
+    clipped: Flags
+    unknown: Flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,22 +77,40 @@ class Column:
         """Whether all values have features of the same norm, 1: where the kind says so."""
         return False
 
-    def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
-        """The features of every cell, and which cells held no value."""
+    def values(self, cells: Any) -> tuple[Entries, Flags]:
+        """The feature of every cell, and which cells held no value that can be read."""
         raise TypeError(f"{type(self).__name__} states no values")
 
-    def targets(self, cells: Iterable[Any]) -> NDArray[Any]:
-        """The cells as something to predict: numbers, or labels."""
+    def reading(self, cells: Any) -> Reading:
+        """Which cells are missing, unreadable, out of bounds or of an unknown category."""
+        missing = mapped(cells, is_missing, bool)
+        nothing = np.zeros(len(missing), dtype=bool)
+        _, absent = self.values(cells)
+        return Reading(missing, absent & ~missing, nothing, nothing)
+
+    def targets(self, cells: Any) -> NDArray[Any]:
+        """The cells as something to predict: numbers, or labels; NaN or None where missing."""
         raise PlanError(
             f"column {self.name!r} is a {self.kind}, which cannot be predicted. "
             "Choose a number, category or boolean."
         )
 
-    def encode(self, cells: Iterable[Any]) -> Array:
+    def entries(self, cells: Any) -> Entries:
+        """The feature of every cell, the indicator of missing values included."""
+        (place, value), absent = self.values(cells)
+        indicator = len(self.features) if self.missing else NONE
+        return Entries(
+            np.where(absent, indicator, place),
+            np.where(absent, float(self.missing), value),
+        )
+
+    def encode(self, cells: Any) -> Array:
         """The features of every cell, shape ``(cells, features)``."""
-        encoded, absent = self.values(cells)
-        encoded[absent] = 0.0
-        return np.hstack([encoded, absent[:, None].astype(float)]) if self.missing else encoded
+        place, value = self.entries(cells)
+        encoded = np.zeros((len(place), len(self.feature_names)))
+        held = np.flatnonzero(place != NONE)
+        encoded[held, place[held]] = value[held]
+        return encoded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +133,11 @@ class Number(Column):
         object.__setattr__(self, "bounds", bounds)
         if self.bins is not None:
             bins = whole(f"bins of column {self.name!r}", self.bins, least=2)
+            if bins > MOST_BINS:
+                raise PlanError(
+                    f"bins of column {self.name!r} must be at most {MOST_BINS:,}; found {bins:,}. "
+                    "Each bin is a weight to learn, with noise on it: a few dozen serve well."
+                )
             object.__setattr__(self, "bins", bins)
 
     @property
@@ -102,18 +150,23 @@ class Number(Column):
     def constant_norm(self) -> bool:
         return self.bins is not None
 
-    def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
+    def values(self, cells: Any) -> tuple[Entries, Flags]:
         low, high = self.bounds
         numbers = as_numbers(cells)
         absent = np.isnan(numbers)
         offset = np.clip(np.where(absent, low, numbers), low, high) - low
         share = np.log1p(offset) / math.log1p(high - low) if self.log else offset / (high - low)
         if self.bins is None:
-            return (2.0 * share - 1.0)[:, None], absent
-        position = np.minimum((share * self.bins).astype(int), self.bins - 1)
-        return np.eye(self.bins)[position], absent
+            return Entries(np.zeros(len(share), dtype=np.intp), 2.0 * share - 1.0), absent
+        place = np.minimum((share * self.bins).astype(np.intp), self.bins - 1)
+        return Entries(place, np.ones(len(share))), absent
 
-    def targets(self, cells: Iterable[Any]) -> Array:
+    def reading(self, cells: Any) -> Reading:
+        numbers, (low, high) = as_numbers(cells), self.bounds
+        outside = (numbers < low) | (numbers > high)
+        return super().reading(cells)._replace(clipped=outside)
+
+    def targets(self, cells: Any) -> Array:
         return as_numbers(cells)
 
 
@@ -132,24 +185,35 @@ class Date(Column):
     kind: ClassVar[str] = "date"
 
     def __post_init__(self) -> None:
-        days = _as_bounds(self.name, self.bounds, lambda day: float(_as_day(day)))
-        object.__setattr__(self, "_days", days)
+        _ = self._days
+
+    @property
+    def _days(self) -> tuple[float, float]:
+        return _as_bounds(self.name, self.bounds, day_of)
 
     @property
     def features(self) -> list[str]:
         return [self.name]
 
-    def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
-        low, high = self._days  # type: ignore[attr-defined]
-        days = np.array([_as_day(cell) for cell in listed(cells)], dtype=float)
+    def values(self, cells: Any) -> tuple[Entries, Flags]:
+        low, high = self._days
+        days = mapped(cells, day_of, np.float64)
         absent = np.isnan(days)
         share = (np.clip(np.where(absent, low, days), low, high) - low) / (high - low)
-        return (2.0 * share - 1.0)[:, None], absent
+        return Entries(np.zeros(len(share), dtype=np.intp), 2.0 * share - 1.0), absent
+
+    def reading(self, cells: Any) -> Reading:
+        days, (low, high) = mapped(cells, day_of, np.float64), self._days
+        return super().reading(cells)._replace(clipped=(days < low) | (days > high))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Category(Column):
     """One of a public list of values, one-hot; any other value is "other".
+
+    Values are compared as what they are: ``1``, ``1.0`` and ``01`` are one number, ``True`` and
+    ``true`` one truth value, a day is the same with and without a midnight. Where the list itself
+    tells two spellings apart (``"1"`` and ``"01"``), so does the comparison.
 
     Examples
     --------
@@ -157,24 +221,30 @@ class Category(Column):
     array([[0., 1., 0., 0.],
            [0., 0., 1., 0.],
            [0., 0., 0., 1.]])
+    >>> Category(name="ward", categories=(1, 2), missing=False).encode(["2.0", "01"])
+    array([[0., 1., 0.],
+           [1., 0., 0.]])
     """
 
     categories: tuple[str, ...]
     other: bool = True
     kind: ClassVar[str] = "category"
-    _position: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _places: dict[Hashable, int] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.categories, str) or not isinstance(self.categories, Iterable):
             raise PlanError(f"categories of column {self.name!r} must be a list.")
-        names = tuple(as_label(value) for value in self.categories)
+        declared = list(self.categories)
+        names = tuple(as_label(value) for value in declared)
         if not names or len(set(names)) != len(names):
             raise PlanError(
                 f"categories of column {self.name!r} must be a non-empty list of distinct values; "
                 f"found {list(names)!r}. Copy them from the codebook, or set the type to 'ignore'."
             )
         object.__setattr__(self, "categories", names)
-        self._position.update({name: k for k, name in enumerate(names)})
+        self._places.update(_places(declared, names))
 
     @property
     def features(self) -> list[str]:
@@ -185,19 +255,32 @@ class Category(Column):
     def constant_norm(self) -> bool:
         return True
 
-    def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
-        known, unknown = len(self.categories), -1
-        labels = [as_label(cell) for cell in listed(cells)]
-        codes = np.array([self._position.get(label, unknown) for label in labels], dtype=int)
-        absent = np.array([label == "" for label in labels], dtype=bool)
-        absent &= codes == unknown
-        one_hot = np.vstack([np.eye(known, len(self.features)), np.zeros(len(self.features))])
-        if self.other:
-            one_hot[known, known] = 1.0
-        return one_hot[np.where(codes == unknown, known, codes)], absent
+    def _place(self, cell: Any) -> int:
+        """Which category a cell is, or `NONE`."""
+        return next((self._places[f] for f in forms(cell) if f in self._places), NONE)
 
-    def targets(self, cells: Iterable[Any]) -> NDArray[Any]:
-        return np.array([as_label(cell) for cell in listed(cells)], dtype=object)
+    def values(self, cells: Any) -> tuple[Entries, Flags]:
+        places = mapped(cells, self._place, np.intp)
+        unknown = places == NONE
+        absent = mapped(cells, is_missing, bool) & unknown
+        elsewhere = len(self.categories) if self.other else NONE
+        found = np.where(unknown, elsewhere, places)
+        return Entries(found, (found != NONE).astype(np.float64)), absent
+
+    def reading(self, cells: Any) -> Reading:
+        missing = mapped(cells, is_missing, bool)
+        places = mapped(cells, self._place, np.intp)
+        nothing = np.zeros(len(missing), dtype=bool)
+        return Reading(missing & (places == NONE), nothing, nothing, ~missing & (places == NONE))
+
+    def targets(self, cells: Any) -> NDArray[Any]:
+        def label(cell: Any) -> str | None:
+            place = self._place(cell)
+            if place != NONE:
+                return self.categories[place]
+            return None if is_missing(cell) else as_label(cell)
+
+        return mapped(cells, label, object)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +289,8 @@ class Boolean(Column):
 
     Examples
     --------
-    >>> Boolean(name="member", missing=False).encode([True, "no", None]).ravel()
-    array([ 1., -1.,  0.])
+    >>> Boolean(name="member", missing=False).encode([True, "no", None, "1.0"]).ravel()
+    array([ 1., -1.,  0.,  1.])
     """
 
     kind: ClassVar[str] = "boolean"
@@ -220,13 +303,17 @@ class Boolean(Column):
     def constant_norm(self) -> bool:
         return True
 
-    def values(self, cells: Iterable[Any]) -> tuple[Array, NDArray[np.bool_]]:
-        signs = np.array([_sign(cell) for cell in listed(cells)], dtype=float)
-        return signs[:, None], signs == 0
+    def values(self, cells: Any) -> tuple[Entries, Flags]:
+        signs = mapped(cells, sign_of, np.float64)
+        return Entries(np.zeros(len(signs), dtype=np.intp), signs), signs == 0
 
-    def targets(self, cells: Iterable[Any]) -> NDArray[Any]:
-        words = {1.0: "true", -1.0: "false", 0.0: ""}
-        return np.array([words[_sign(cell)] for cell in listed(cells)], dtype=object)
+    def targets(self, cells: Any) -> NDArray[Any]:
+        words = {1.0: "true", -1.0: "false"}
+        return mapped(
+            cells,
+            lambda cell: words.get(sign_of(cell), None if is_missing(cell) else as_label(cell)),
+            object,
+        )
 
 
 KINDS: dict[str, type[Column]] = {cls.kind: cls for cls in (Number, Category, Boolean, Date)}
@@ -257,65 +344,20 @@ def column_from_dict(name: str, facts: Mapping[str, Any]) -> Column:
     return cls(name=name, **rest)
 
 
-def as_label(cell: Any) -> str:
-    """A cell as the text it is compared by; missing values as the empty text.
-
-    Examples
-    --------
-    >>> as_label(3.0), as_label(" a "), as_label(None), as_label(float("nan"))
-    ('3', 'a', '', '')
-    """
-    if cell is None or cell != cell:  # NaN and NaT differ from themselves
-        return ""
-    if isinstance(cell, (bool, np.bool_)):
-        return "true" if cell else "false"
-    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
-        return str(int(cell))
-    return str(cell).strip()
-
-
-def listed(cells: Any) -> list[Any]:
-    """The cells as Python objects, from arrow, pandas, numpy or any sequence."""
-    for method in ("to_pylist", "tolist"):
-        if hasattr(cells, method):
-            return list(getattr(cells, method)())
-    return list(cells)
-
-
-def as_numbers(cells: Any) -> Array:
-    """Floats, NaN where a cell is not one; infinities are kept, to be clipped."""
-    objects = listed(cells)
-    try:
-        return np.array([math.nan if cell is None else cell for cell in objects], dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return np.array([_as_number(cell) for cell in objects], dtype=np.float64)
-
-
-def _as_number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except OverflowError:
-        return math.inf if cell > 0 else -math.inf
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def _sign(cell: Any) -> float:
-    """1 for yes, -1 for no, 0 for neither."""
-    label = as_label(cell).lower()
-    return float(label in _TRUE) - float(label in _FALSE)
-
-
-def _as_day(cell: Any) -> float:
-    """Days since 1970, NaN where a cell is no date."""
-    if isinstance(cell, datetime.datetime):
-        cell = cell.date() if cell == cell else None
-    elif isinstance(cell, str):
-        try:
-            cell = datetime.date.fromisoformat(cell.strip()[:10])
-        except ValueError:
-            cell = None
-    return float((cell - _EPOCH).days) if isinstance(cell, datetime.date) else math.nan
+def _places(declared: list[Any], names: tuple[str, ...]) -> dict[Hashable, int]:
+    """Which category every form stands for; a value that two of them share stands for neither."""
+    found: dict[Hashable, int] = {}
+    shared: set[Hashable] = set()
+    for k, value in enumerate(declared):
+        for form in forms(value):
+            truth = isinstance(form, tuple) and form[0] == "truth"
+            if truth and names[k].lower() not in ("true", "false"):
+                continue  # "n" need not mean no
+            if form in found and form not in names:
+                shared.add(form)
+            found.setdefault(form, k)
+    spelled = {name: k for k, name in enumerate(names)}
+    return {form: k for form, k in found.items() if form not in shared} | spelled
 
 
 def _as_bounds(name: str, bounds: Any, read: Callable[[Any], float]) -> tuple[float, float]:
@@ -329,3 +371,17 @@ def _as_bounds(name: str, bounds: Any, read: Callable[[Any], float]) -> tuple[fl
             "State what is publicly known to contain (nearly) all values; the rest is clipped."
         )
     return low, high
+
+
+__all__ = [
+    "KINDS",
+    "NONE",
+    "Boolean",
+    "Category",
+    "Column",
+    "Date",
+    "Entries",
+    "Number",
+    "Reading",
+    "column_from_dict",
+]

@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from dplateau.errors import DataError, PlanError
-from dplateau.tables.columns import Column, column_from_dict
+from dplateau.tables.columns import NONE, Column, column_from_dict
 
 Array = NDArray[np.float64]
+
+_WIDE = 256  # features from which rows are stored without their zeros,
+_EMPTY = 8  # if there are so many features per column
 
 
 class PublicTableEncoder(TransformerMixin, BaseEstimator):
@@ -35,7 +39,8 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
             ``bounds: [low, high]`` (values are clipped to them), ``log: true`` for
             ``log1p(value - low)``, ``bins: k`` for one-hot intervals of equal width.
         ``category``
-            ``categories: [...]``; any other value counts as "other".
+            ``categories: [...]``; any other value counts as "other". They are compared by value:
+            ``1``, ``1.0`` and ``01`` are the same.
         ``boolean``
             Nothing. ``true``, ``yes``, ``t``, ``y``, ``1`` and their opposites are understood.
         ``date``
@@ -53,6 +58,9 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         schema alone: ``"unit"`` where most columns are categories, booleans or binned numbers,
         whose features have norm 1 whatever the value, so that rows differ little in length (by a
         factor of at most ``sqrt(2)``); else ``"bound"``.
+    sparse_output : {"auto", True, False}, default "auto"
+        Whether `transform` returns a CSR matrix. ``"auto"``: where the schema has many features
+        per column, nearly all of them zeros in every row, as with long lists of categories.
 
     Attributes
     ----------
@@ -60,6 +68,12 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         The norm that no encoded row exceeds: pass it to the estimator.
     scaling : str
         ``"unit"`` or ``"bound"``: ``rows``, or what ``"auto"`` chose.
+    n_features_in_ : int
+        After `fit`: the columns that are read.
+    feature_names_in_ : ndarray of str
+        After `fit`: their names.
+    n_features_out_ : int
+        After `fit`: the features that they become.
 
     Guarantee
     ---------
@@ -81,9 +95,16 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
     'bound'
     """
 
-    def __init__(self, schema: Mapping[str, Any] | str | Path, *, rows: str = "auto") -> None:
+    def __init__(
+        self,
+        schema: Mapping[str, Any] | str | Path,
+        *,
+        rows: str = "auto",
+        sparse_output: bool | str = "auto",
+    ) -> None:
         self.schema = schema
         self.rows = rows
+        self.sparse_output = sparse_output
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -108,6 +129,9 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
     def fit(self, X: Any = None, y: Any = None) -> PublicTableEncoder:
         """Check the schema; the table is not looked at."""
         _ = self.scaling
+        columns = self.columns
+        self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
+        self.n_features_in_ = len(columns)
         self.n_features_out_ = len(self.get_feature_names_out())
         return self
 
@@ -121,25 +145,51 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         names = [name for column in self.columns for name in column.feature_names]
         return np.array(names, dtype=object)
 
-    def transform(self, X: Any) -> Array:
-        """The encoded rows, shape ``(rows, features)``.
+    def transform(self, X: Any) -> Any:
+        """The encoded rows, shape ``(rows, features)``: an array, or a CSR matrix.
 
         Parameters
         ----------
         X : pandas DataFrame, pyarrow Table, or mapping of column name to values
         """
-        columns, cells = self.columns, _columns_of(X)
+        columns, cells = self.columns, columns_of(X)
         absent = [column.name for column in columns if column.name not in cells]
         if absent:
             raise DataError(
                 f"the table has no column {', '.join(map(repr, absent))}. "
                 "Correct the schema, or mark the column as 'ignore'."
             )
-        encoded = np.hstack([column.encode(cells[column.name]) for column in columns])
+        widths = [len(column.feature_names) for column in columns]
+        places, values = [], []
+        for first, column in zip(np.cumsum([0, *widths]), columns, strict=False):
+            place, value = column.entries(cells[column.name])
+            places.append(np.where(place == NONE, NONE, first + place))
+            values.append(np.where(place == NONE, 0.0, value))
+        where, entries = np.column_stack(places), np.column_stack(values)
         if self.scaling == "bound":
-            return encoded / math.sqrt(sum(column.square_norm for column in columns))
-        norms = np.linalg.norm(encoded, axis=1, keepdims=True)
-        return encoded / np.where(norms > 0, norms, 1.0)
+            entries /= math.sqrt(sum(column.square_norm for column in columns))
+        else:
+            norms = np.linalg.norm(entries, axis=1, keepdims=True)
+            entries /= np.where(norms > 0, norms, 1.0)
+        return self._assembled(where, entries, sum(widths))
+
+    def _assembled(self, where: NDArray[np.intp], entries: Array, features: int) -> Any:
+        """Rows with the given entries in the given places, and zeros elsewhere."""
+        if self.sparse_output not in ("auto", True, False):
+            raise PlanError(
+                f"sparse_output must be 'auto', True or False; found {self.sparse_output!r}."
+            )
+        rows, columns = where.shape
+        sparse = self.sparse_output
+        if sparse == "auto":
+            sparse = features >= max(_WIDE, _EMPTY * columns)
+        held = where != NONE
+        if not sparse:
+            encoded = np.zeros((rows, features))
+            encoded[np.nonzero(held)[0], where[held]] = entries[held]
+            return encoded
+        ends = np.concatenate([[0], np.cumsum(held.sum(axis=1))])
+        return scipy.sparse.csr_array((entries[held], where[held], ends), shape=(rows, features))
 
 
 def load_schema(schema: Mapping[str, Any] | str | Path) -> dict[str, Any]:
@@ -160,6 +210,11 @@ def load_schema(schema: Mapping[str, Any] | str | Path) -> dict[str, Any]:
             "Write a template with: dplateau schema TABLE."
         )
     return loaded
+
+
+def columns_used(schema: Mapping[str, Any]) -> list[str]:
+    """The columns of a schema that are not ignored."""
+    return [name for name, facts in schema["columns"].items() if not _ignored(facts)]
 
 
 def schema_template(types: Mapping[str, str]) -> dict[str, Any]:
@@ -186,14 +241,18 @@ def _parse(schema: Mapping[str, Any]) -> tuple[Column, ...]:
     columns = [
         column_from_dict(name, facts)
         for name, facts in schema["columns"].items()
-        if not (isinstance(facts, Mapping) and facts.get("type") == "ignore")
+        if not _ignored(facts)
     ]
     if not columns:
         raise PlanError("the schema encodes no column: all are ignored or none is listed.")
     return tuple(columns)
 
 
-def _columns_of(X: Any) -> dict[str, Any]:
+def _ignored(facts: Any) -> bool:
+    return isinstance(facts, Mapping) and facts.get("type") == "ignore"
+
+
+def columns_of(X: Any) -> dict[str, Any]:
     """The columns by name, whatever kind of table they come in."""
     if isinstance(X, Mapping):
         return dict(X)

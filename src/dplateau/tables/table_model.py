@@ -20,8 +20,12 @@ from dplateau.certificate.files import CERTIFICATE, MODEL, Place, reserved
 from dplateau.certificate.model_file import FORMAT, read_document
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
+from dplateau.tables import MODELS
 from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
 from dplateau.tables.encoding import PublicTableEncoder, load_schema
+
+# Parameters of estimators that the plan's loss holds, so that no file repeats them.
+_OF_THE_LOSS = {"quantile": "quantile", "width": "width", "residual_clip": "threshold"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class TableModel:
         target: str,
         *,
         rows: str = "auto",
+        model: str | None = None,
         **options: Any,
     ) -> TableModel:
         """Train on a table with named columns.
@@ -60,19 +65,21 @@ class TableModel:
             The column to predict.
         rows : {"auto", "unit", "bound"}
             How rows are scaled: see `PublicTableEncoder`.
+        model : {"logistic", "svm", "linear", "quantile"}, optional
+            Another estimator for such a column.
         **options
             Parameters of the estimator: ``epsilon``, ``delta`` and so on.
         """
         encoder, column = _split(load_schema(schema), target, rows)
-        estimator = _estimator_for(column, data_norm=encoder.data_norm, **options)
+        estimator = _estimator_for(column, model, data_norm=encoder.data_norm, **options)
         cells = table.column(target) if hasattr(table, "column") else table[target]
         features = encoder.transform(table)
         if features.shape[0] == 0:
             raise DataError("the table has no rows to train on. Check that it is the right file.")
         estimator.fit(features, column.targets(cells))
-        model = cls(estimator, encoder, target)
-        estimator.certificate_ = estimator.certificate_.bound_to(model.to_dict())
-        return model
+        trained = cls(estimator, encoder, target)
+        estimator.certificate_ = estimator.certificate_.bound_to(trained.to_dict())
+        return trained
 
     @property
     def certificate(self) -> Any:
@@ -159,8 +166,14 @@ class TableModel:
     @classmethod
     def _restored(cls, stored: dict[str, Any], certificate: Any) -> TableModel:
         encoder = PublicTableEncoder(stored["schema"], rows=stored["rows"]).fit()
-        facts = {key: stored[key] for key in ("classes", "target_bounds") if key in stored}
-        model = getattr(estimators, stored["estimator"])(
+        facts: dict[str, Any] = {
+            key: stored[key] for key in ("classes", "target_bounds") if key in stored
+        }
+        kind = getattr(estimators, stored["estimator"])
+        for name, of_loss in _OF_THE_LOSS.items():
+            if name in kind.__dataclass_fields__:
+                facts[name] = getattr(certificate.plan.loss, of_loss)
+        model = kind(
             delta=certificate.delta,
             data_norm=encoder.data_norm,
             neighboring_relation=certificate.relation,
@@ -196,12 +209,56 @@ def _split(schema: dict[str, Any], target: str, rows: str) -> tuple[PublicTableE
     return PublicTableEncoder({"columns": columns}, rows=rows).fit(), column
 
 
-def _estimator_for(column: Column, **options: Any) -> PrivateLinearModel:
+def _estimator_for(column: Column, model: str | None, **options: Any) -> PrivateLinearModel:
     """The estimator that predicts such a column, with the facts that the schema states."""
     if isinstance(column, Category):
         options["classes"] = list(column.categories)
     elif isinstance(column, Boolean):
         options["classes"] = ["false", "true"]
     elif isinstance(column, Number):
-        return estimators.PrivateLinearRegression(target_bounds=list(column.bounds), **options)
-    return estimators.PrivateLogisticRegression(**options)
+        options["target_bounds"] = list(column.bounds)
+    else:
+        column.targets([])  # refuses, saying what can be predicted
+    if model is None:
+        model = "logistic" if "classes" in options else "linear"
+    if model not in MODELS:
+        raise PlanError(f"model must be one of {', '.join(MODELS)}; found {model!r}.")
+    kind = getattr(estimators, MODELS[model])
+    if ("classes" in options) != ("classes" in kind.__dataclass_fields__):
+        fitting = [
+            name
+            for name, of in MODELS.items()
+            if not (options.keys() & {"classes", "target_bounds"})
+            - getattr(estimators, of).__dataclass_fields__.keys()
+        ]
+        raise PlanError(
+            f"model {model!r} does not go with the target {column.name!r}, a {column.kind}. "
+            f"Choose {' or '.join(map(repr, fitting))}, or another target."
+        )
+    unknown = sorted(options.keys() - kind.__dataclass_fields__.keys())
+    if unknown:
+        raise PlanError(f"model {model!r} knows no {unknown[0]!r}. Leave it out.")
+    made: PrivateLinearModel = kind(**options)
+    return made
+
+
+def load_model(directory: str | Path) -> TableModel:
+    """The model that ``dplateau train --out`` wrote, with its certificate, ready to predict.
+
+    Parameters
+    ----------
+    directory : path
+        The directory that holds ``model.json`` and ``certificate.json``.
+
+    Returns
+    -------
+    TableModel
+        ``predict(table)`` and ``predict_proba(table)`` take a data frame, an arrow table or a
+        mapping of columns; ``certificate`` is what is promised about it.
+
+    Raises
+    ------
+    DataError
+        When there is none, or it is not the one that its certificate was issued for.
+    """
+    return TableModel.read(directory)

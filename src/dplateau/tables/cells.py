@@ -1,0 +1,267 @@
+"""What a cell of a table says: its label, its number, its day, whether it is a yes or a no.
+
+A cell is read by itself, whatever the others hold, and compared by value rather than by spelling:
+software that cannot store a gap among whole numbers writes ``1`` as ``1.0``. No cell raises.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Hashable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_TRUE = {"true", "t", "yes", "y"}
+_FALSE = {"false", "f", "no", "n"}
+_EPOCH = datetime.date(1970, 1, 1)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?")
+_MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)([T ]00:00(:00(\.0+)?)?)?")
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell holds nothing: None, NaN, NaT, NA or blank text.
+
+    Examples
+    --------
+    >>> [is_missing(cell) for cell in (None, float("nan"), " ", 0, False)]
+    [True, True, True, False, False]
+    """
+    if cell is None:
+        return True
+    if isinstance(cell, str):
+        return not cell.strip()
+    try:
+        return not bool(cell == cell)  # NaN and NaT differ from themselves
+    except (TypeError, ArithmeticError):  # NA, and numbers that signal
+        return True
+    except ValueError:  # an array in a cell
+        return False
+
+
+def as_label(cell: Any) -> str:
+    """A cell as text; missing values as the empty text.
+
+    Examples
+    --------
+    >>> as_label(3.0), as_label(" a "), as_label(None), as_label(float("nan"))
+    ('3', 'a', '', '')
+    """
+    if is_missing(cell):
+        return ""
+    if isinstance(cell, (bool, np.bool_)):
+        return "true" if cell else "false"
+    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+        return str(int(cell))
+    return str(cell).strip()
+
+
+def forms(cell: Any) -> Iterator[Hashable]:
+    """What a cell may be compared by: its text, then its value as a number, yes or no, or a day.
+
+    Examples
+    --------
+    >>> set(forms("02")) & set(forms(2.0)) == {("number", Decimal(2))}
+    True
+    """
+    label = as_label(cell)
+    yield label
+    number = exact_number(cell)
+    if number is not None:
+        yield "number", number
+    sign = sign_of(cell)
+    if sign:
+        yield "truth", sign > 0
+    day = _midnight(cell, label)
+    if day is not None:
+        yield "day", day
+
+
+def exact_number(cell: Any) -> Decimal | None:
+    """The number that a cell spells, without rounding; None where it spells none.
+
+    Examples
+    --------
+    >>> exact_number("01.0") == exact_number(1), exact_number("one"), exact_number("1,000")
+    (True, None, None)
+    """
+    if isinstance(cell, (bool, np.bool_)):
+        return None
+    if isinstance(cell, (int, np.integer)):
+        return Decimal(int(cell))
+    if isinstance(cell, (float, np.floating, Decimal)):
+        return Decimal(str(cell)) if math.isfinite(cell) else None
+    text = cell.strip() if isinstance(cell, str) else ""
+    return Decimal(text) if len(text) <= 100 and _NUMBER.fullmatch(text) else None
+
+
+def sign_of(cell: Any) -> float:
+    """1 for yes, -1 for no, 0 for neither.
+
+    Examples
+    --------
+    >>> [sign_of(cell) for cell in (True, "1.0", "No", 0, "2", "maybe")]
+    [1.0, 1.0, -1.0, -1.0, 0.0, 0.0]
+    """
+    number = exact_number(cell)
+    if number is not None:
+        return float(number == 1) - float(number == 0)
+    label = as_label(cell).lower()
+    return float(label in _TRUE) - float(label in _FALSE)
+
+
+def day_of(cell: Any) -> float:
+    """Days since 1970, NaN where a cell is no date.
+
+    Examples
+    --------
+    >>> day_of("1970-01-03T12:00"), day_of(datetime.date(1970, 1, 2)), day_of("soon")
+    (2.0, 1.0, nan)
+    """
+    if isinstance(cell, np.datetime64):
+        cell = cell.astype("datetime64[D]").item()
+    if isinstance(cell, datetime.datetime):
+        cell = None if is_missing(cell) else cell.date()
+    elif isinstance(cell, str):
+        try:
+            cell = datetime.date.fromisoformat(cell.strip()[:10])
+        except ValueError:
+            cell = None
+    return float((cell - _EPOCH).days) if isinstance(cell, datetime.date) else math.nan
+
+
+def _midnight(cell: Any, label: str) -> float | None:
+    """The day that a cell names, unless it names an hour of it."""
+    if not isinstance(cell, (str, datetime.date, np.datetime64)) or not _MIDNIGHT.fullmatch(label):
+        return None
+    day = day_of(label)
+    return None if math.isnan(day) else day
+
+
+# -- whole columns -----------------------------------------------------------------------------
+
+
+def as_numbers(cells: Any) -> Array:
+    """Floats, NaN where a cell is not one; infinities are kept, to be clipped.
+
+    Examples
+    --------
+    >>> as_numbers(["1", 2, None, "many", "$5"]).tolist()
+    [1.0, 2.0, nan, nan, nan]
+    """
+    if isinstance(cells, np.ndarray) and cells.ndim == 1 and cells.dtype.kind in "fiub":
+        return np.asarray(cells, dtype=np.float64)
+    if hasattr(cells, "type") and hasattr(cells, "null_count"):
+        import pyarrow as pa
+
+        if pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type):
+            return np.asarray(cells.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+    if getattr(getattr(cells, "dtype", None), "kind", "O") in "fiub" and hasattr(cells, "to_numpy"):
+        return np.asarray(cells.to_numpy(dtype=np.float64, na_value=math.nan), dtype=np.float64)
+    return mapped(cells, _as_number, np.float64)
+
+
+def mapped(cells: Any, read: Callable[[Any], Any], dtype: Any) -> NDArray[Any]:
+    """``read`` of every cell, called once for equal ones: most columns repeat themselves.
+
+    Examples
+    --------
+    >>> mapped(["a", "b", "a"], ord, int).tolist()
+    [97, 98, 97]
+    """
+    different, which = distinct(cells)
+    found = np.empty(len(different), dtype=dtype)
+    for k, cell in enumerate(different):
+        found[k] = read(cell)
+    return found[which]
+
+
+def distinct(cells: Any) -> tuple[list[Any], NDArray[np.intp]]:
+    """The different cells, and which of them stands in every place.
+
+    Examples
+    --------
+    >>> values, which = distinct(["a", None, "a", 1, True])
+    >>> values, which.tolist()
+    (['a', None, 1, True], [0, 1, 0, 2, 3])
+    """
+    arrow = _as_arrow(cells)
+    if arrow is not None:
+        encoded = arrow.dictionary_encode()
+        values = encoded.dictionary.to_pylist()
+        which = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+        return [*values, None], which.astype(np.intp)
+    places: dict[Any, int] = {}
+    objects = listed(cells)
+    try:
+        # The type belongs to the key: 1, 1.0 and True are equal, and differ as labels.
+        codes = [places.setdefault((type(cell), cell), len(places)) for cell in objects]
+    except TypeError:  # a list or an array in a cell
+        return objects, np.arange(len(objects))
+    return [cell for _, cell in places], np.array(codes, dtype=np.intp)
+
+
+def listed(cells: Any) -> list[Any]:
+    """The cells as Python objects, from arrow, pandas, numpy or any sequence."""
+    for method in ("to_pylist", "tolist"):
+        if hasattr(cells, method):
+            return list(getattr(cells, method)())
+    return list(cells)
+
+
+def _as_arrow(cells: Any) -> Any:
+    """An arrow array of one plain type, where the cells have one already; else None.
+
+    Cells of mixed types are not converted: the type of one would depend on the others.
+    """
+    import pyarrow as pa
+
+    if isinstance(cells, np.ndarray):
+        if cells.ndim != 1 or cells.dtype.kind not in "fiubM":
+            return None
+        cells = pa.array(cells)
+    elif hasattr(cells, "dtype") and str(cells.dtype) != "object":  # pandas
+        try:
+            cells = pa.array(cells, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError):
+            return None
+    if not isinstance(cells, (pa.Array, pa.ChunkedArray)):
+        return None
+    if isinstance(cells, pa.ChunkedArray):
+        cells = cells.combine_chunks()
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if pa.types.is_timestamp(cells.type):  # nanoseconds are none of Python's
+        cells = cells.cast(pa.timestamp("us", cells.type.tz), safe=False)
+    if pa.types.is_nested(cells.type) or pa.types.is_null(cells.type):
+        return None
+    return cells
+
+
+def _as_number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf
+    except (TypeError, ValueError):
+        return math.nan
+
+
+__all__ = [
+    "as_label",
+    "as_numbers",
+    "day_of",
+    "distinct",
+    "exact_number",
+    "forms",
+    "is_missing",
+    "listed",
+    "mapped",
+    "sign_of",
+]
