@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -151,6 +152,32 @@ def test_separators_directories_and_patterns_reach_the_command_line(train, dplat
     code, _, err = train("--force", table="parts/1.csv.gz")
     assert code == 2
     assert "--separator ';'" in err
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_training(train, folder, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("training began")
+
+    (folder / "file").write_text("x")
+    with monkeypatch.context() as patched:
+        patched.setattr("dplateau.tables.table_model.TableModel.train", never)
+        code, _, err = train("--out", folder / "file" / "model")
+    assert code == 2
+    assert len(err.splitlines()) == 1
+
+
+def test_a_model_that_cannot_be_written_is_kept_in_a_stated_place(train, folder, monkeypatch):
+    def full(*_, **__):
+        monkeypatch.undo()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setattr("dplateau.certificate.files.Place._exchanged", full)
+    code, out, err = train()
+    assert (code, out) == (2, "")
+    assert "No space left" in err
+    (kept,) = re.findall(r"move it from '(.*)'", err)
+    assert dp.load_model(kept).certificate.fit_for_release
 
 
 def test_ctrl_c_is_said_in_one_line(train, folder, monkeypatch):

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -154,7 +155,7 @@ def train(
             progress=not as_json and sys.stdout.isatty(),
             **({} if quantile is None else {"quantile": quantile}),
         )
-        files = [str(path) for path in trained.write(place)]
+        files = [str(path) for path in _written(trained, place)]
     certificate, plan = trained.certificate, trained.certificate.plan
     if as_json:
         summary: dict[str, Any] = {
@@ -175,6 +176,16 @@ def train(
     for file in files:
         print(f"  {file}")
     print(f"Does the schema fit the table? dplateau check {table} --schema {schema}")
+
+
+def _written(trained: Any, place: Any) -> list[Path]:
+    """The files of the model; its budget is spent, so where writing fails it is kept elsewhere."""
+    try:
+        return list(trained.write(place))
+    except DataError as trouble:
+        kept = Path(tempfile.mkdtemp(prefix="dplateau-model-"))
+        trained.write(kept)
+        raise DataError(f"{trouble} The model was kept: move it from {str(kept)!r}.") from None
 
 
 @app.command()
