@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dplateau.training.rows import (
+from dplateau.training.native.rows import (
     accumulate,
     accumulate_one,
     reach,

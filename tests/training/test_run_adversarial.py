@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dplateau as dp
-from dplateau.training import kernels, projections
+from dplateau.training.native import projections
 from dplateau.training.noise import open_streams
 from dplateau.training.session import Session
 
@@ -22,7 +22,6 @@ LOSSES = [
     dp.Softmax(classes=3),
     dp.Softmax(classes=4, intercept=0.5),
 ]
-NO_ROWS = np.empty(0, np.int64)
 names = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.kind}{loss.intercept:g}")
 
 
@@ -50,11 +49,9 @@ def hostile_rows(rng, records, features, norm, dtype):
 
 
 def gradient(session, weights, start=0, stop=None):
-    packed = np.ascontiguousarray(weights.reshape(len(weights), -1).T)
-    out = np.empty_like(packed)
-    stop = session.problem.scale.size if stop is None else stop
-    kernels.batch_gradient(session.problem, packed, NO_ROWS, start, stop, out)
-    return out.T.reshape(weights.shape)
+    return session.engine.add_up(
+        weights, slice(start, len(session.records) if stop is None else stop)
+    )
 
 
 def length(vector):
@@ -65,7 +62,9 @@ def length(vector):
 @names
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("norm", [1.0, 0.1, 3.7])
-def test_no_gradient_exceeds_the_lipschitz_constant_even_by_rounding(loss, dtype, norm):
+def test_no_gradient_exceeds_the_lipschitz_constant_even_by_rounding(
+    either_engine, loss, dtype, norm
+):
     rng = np.random.default_rng(1)
     records, features = 64, 6
     worst = 0.0
@@ -84,7 +83,7 @@ def test_no_gradient_exceeds_the_lipschitz_constant_even_by_rounding(loss, dtype
 
 
 @names
-def test_no_pair_of_records_moves_a_step_by_more_than_the_sensitivity(loss):
+def test_no_pair_of_records_moves_a_step_by_more_than_the_sensitivity(either_engine, loss):
     rng = np.random.default_rng(2)
     records, features, norm = 9, 4, 1.0
     worst = dict.fromkeys(("replace_one", "replace_special"), 0.0)

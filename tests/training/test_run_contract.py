@@ -243,12 +243,12 @@ def test_the_callers_data_are_not_touched():
 
 @pytest.mark.parametrize("loss", [LOSS, dp.Softmax(classes=2)], ids=["scalar", "softmax"])
 @pytest.mark.parametrize("batches", [dp.FullBatch(), dp.Poisson(20)], ids=["full", "poisson"])
-def test_wide_steps_shared_by_threads_are_the_same_steps(monkeypatch, loss, batches):
+def test_wide_steps_shared_by_threads_are_the_same_steps(native, monkeypatch, loss, batches):
     X, y = problem()
     y = (y > 0).astype(int)
     plan = plan_for(loss, batches=batches)
     expected = run(plan, loss, X, y, random_state=1)
-    monkeypatch.setattr("dplateau.training.session._WIDE_STEP", 0)
+    monkeypatch.setattr("dplateau.training.native.engine._WIDE_STEP", 0)
     np.testing.assert_allclose(run(plan, loss, X, y, random_state=1), expected, atol=1e-12)
 
 

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dplateau as dp
-from dplateau.training import sampling, slopes
-from dplateau.training.data import loss_code
-from dplateau.training.motion import motion_of
+from dplateau.training.native import slopes
+from dplateau.training.native.motion import loss_code
 from dplateau.training.noise import open_streams
 from dplateau.training.run import release, run, run_many
 
@@ -65,10 +64,8 @@ def descend(plan, loss, X, y, seed):
     shape = (X.shape[1], loss.outputs) if isinstance(loss, dp.Softmax) else (X.shape[1],)
     w = plan.domain.project(np.zeros(shape))
     _, choice = open_streams(seed, 1)[0]
-    motion, marked, chosen = motion_of(plan, len(X)), np.zeros(len(X), np.uint8), np.arange(len(X))
     for t in range(plan.iterations):
-        rows, start, stop = sampling.draw_batch(motion, len(X), t, choice, marked, chosen)
-        batch = rows[start:stop] if rows.size else np.arange(start, stop)
+        batch = np.arange(len(X))[plan.batches.draw(t, len(X), len(X), choice)]
         slope = loss.slope(X[batch] @ w, targets[batch])
         if loss.clip is not None:
             sizes = np.linalg.norm(slope.reshape(len(batch), -1), axis=1)
@@ -84,7 +81,7 @@ def descend(plan, loss, X, y, seed):
 
 @pytest.mark.parametrize("batches", BATCHES, ids=lambda b: f"{b.kind}{getattr(b, 'size', '')}")
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.kind}{loss.intercept:g}")
-def test_a_run_without_noise_is_plain_gradient_descent(loss, batches):
+def test_a_run_without_noise_is_plain_gradient_descent(either_engine, loss, batches):
     X, y = data_for(loss)
     plan = plan_for(loss, batches)
     expected = descend(plan, loss, X, y, seed=5)
@@ -106,7 +103,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("loss", [LOSSES[2], LOSSES[8]], ids=["scalar", "softmax"])
 @pytest.mark.parametrize("batches", BATCHES[1:3], ids=["cyclic", "fixed"])
-def test_every_layout_gives_the_same_run(layout, loss, batches):
+def test_every_layout_gives_the_same_run(either_engine, layout, loss, batches):
     X, y = data_for(loss)
     X = X.astype(np.float32).astype(np.float64)
     plan = plan_for(loss, batches)
@@ -127,7 +124,7 @@ DOMAINS = [
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=repr)
 @pytest.mark.parametrize("penalty", [{}, {"regularization": 0.3, "l1": 0.05}], ids=["bare", "both"])
-def test_domains_and_penalties_follow_the_plan(domain, penalty):
+def test_domains_and_penalties_follow_the_plan(either_engine, domain, penalty):
     loss = dp.Logistic(intercept=0.7)
     X, y = data_for(loss)
     plan = plan_for(loss, dp.Cyclic(16), domain=domain, dimension=D + 1, **penalty)
@@ -188,7 +185,7 @@ def test_the_compiled_exponential_is_exact_to_the_last_bits():
 
 @pytest.mark.parametrize("loss", [LOSSES[2], LOSSES[5], LOSSES[8]], ids=lambda loss: loss.kind)
 @pytest.mark.parametrize("batches", [dp.FullBatch(), dp.Cyclic(16)], ids=["full", "cyclic"])
-def test_run_many_repeats_what_run_does(loss, batches):
+def test_run_many_repeats_what_run_does(either_engine, loss, batches):
     X, y = data_for(loss)
     plan = plan_for(loss, batches)
     expected = run(plan, loss, X, y)
@@ -199,7 +196,7 @@ def test_run_many_repeats_what_run_does(loss, batches):
 
 @pytest.mark.parametrize("layout", ["float32 C", "float64 F", "CSR float64"])
 @pytest.mark.parametrize("loss", [LOSSES[2], LOSSES[8]], ids=lambda loss: loss.kind)
-def test_run_many_draws_batches_for_each_model(loss, layout):
+def test_run_many_draws_batches_for_each_model(either_engine, loss, layout):
     X, y = data_for(loss)
     X = X.astype(np.float32).astype(np.float64)
     X[7] = np.nan  # a record that contributes nothing keeps no place in a batch

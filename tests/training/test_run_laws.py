@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 import dplateau as dp
-from dplateau.training import sampling
-from dplateau.training.motion import motion_of
+from dplateau.training.native import sampling
+from dplateau.training.native.motion import motion_of
 from dplateau.training.noise import open_streams
 from dplateau.training.run import run_many
 

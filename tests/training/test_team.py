@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import dplateau as dp
-from dplateau.training import kernels
+from dplateau.training.native import kernels
+from dplateau.training.native.crew import Crew
 from dplateau.training.noise import open_streams
 from dplateau.training.run import run
 from dplateau.training.session import Session
-from dplateau.training.team import Crew
 
 LOSS = dp.Logistic(intercept=0.5)
 
@@ -34,25 +34,27 @@ def plan_for(loss, batches=None):
 
 @pytest.mark.parametrize("loss", [LOSS, dp.Softmax(classes=2)], ids=["scalar", "softmax"])
 @pytest.mark.parametrize("batches", [dp.FullBatch(), dp.Poisson(20)], ids=["full", "poisson"])
-def test_two_threads_in_one_loop_take_the_very_steps_of_one(monkeypatch, loss, batches):
+def test_two_threads_in_one_loop_take_the_very_steps_of_one(native, monkeypatch, loss, batches):
     X, y = problem()
     plan = plan_for(loss, batches=batches)
     expected = run(plan, loss, X, y, random_state=1)
-    monkeypatch.setattr("dplateau.training.session._TEAM_STEP", 0)
+    monkeypatch.setattr("dplateau.training.native.engine._TEAM_STEP", 0)
     found = []
     for as_team in (True, False):
-        monkeypatch.setattr("dplateau.training.team.Crew.as_team", lambda crew, way=as_team: way)
+        monkeypatch.setattr(
+            "dplateau.training.native.crew.Crew.as_team", lambda crew, way=as_team: way
+        )
         found.append(run(plan, loss, X, y, random_state=1))
     np.testing.assert_array_equal(*found)
     np.testing.assert_allclose(found[0], expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_member_that_fails_keeps_nobody_waiting(monkeypatch, failing):
+def test_a_member_that_fails_keeps_nobody_waiting(native, monkeypatch, failing):
     X, y = problem()
-    monkeypatch.setattr("dplateau.training.session._TEAM_STEP", 0)
+    monkeypatch.setattr("dplateau.training.native.engine._TEAM_STEP", 0)
     session = Session(plan_for(LOSS), LOSS, X, y)
-    session._crew.as_team = lambda: True
+    session.engine._crew.as_team = lambda: True
     advance, (streams,) = kernels.advance_in_halves, open_streams(1, 1)
 
     def fail(*arguments):
@@ -67,7 +69,7 @@ def test_a_member_that_fails_keeps_nobody_waiting(monkeypatch, failing):
 
 def test_a_crew_works_the_way_that_is_faster(monkeypatch):
     now, crew = [0.0], Crew(able=True)
-    monkeypatch.setattr("dplateau.training.team.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("dplateau.training.native.crew.time.monotonic", lambda: now[0])
     ways = []
     for _ in range(400):
         way, began = crew.as_team(), now[0]

@@ -16,6 +16,7 @@ from scipy.special import betainc
 from dplateau.errors import PlanError, positive, probability, whole
 from dplateau.plan.hits import HitLaw
 from dplateau.plan.parts import Part
+from dplateau.plan.subsets import draw_size, size_law, uniform_subset
 
 Rows = slice | NDArray[np.int64]
 
@@ -243,7 +244,7 @@ class FixedSize(WholeSize):
         return self.size, self.size
 
     def draw(self, step: int, present: int, records: int, stream: np.random.Generator) -> Rows:
-        return stream.choice(present, self.size, replace=False, shuffle=False)
+        return uniform_subset(present, min(self.size, present), stream)
 
 
 @dataclass(frozen=True)
@@ -289,8 +290,9 @@ class Poisson(Batches):
         return _binomial_tail(cap, records - 1, min(self.inclusion_probability(records), 1.0))
 
     def draw(self, step: int, present: int, records: int, stream: np.random.Generator) -> Rows:
-        coins = stream.random(present)
-        return np.flatnonzero(coins < self.inclusion_probability(records))
+        # Independent coins: their number is binomial, and given it every subset is as likely.
+        law = size_law(present, min(self.inclusion_probability(records), 1.0))
+        return uniform_subset(present, draw_size(law, stream), stream)
 
 
 @dataclass(frozen=True)

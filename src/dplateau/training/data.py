@@ -1,4 +1,4 @@
-"""From what users hold (arrays, tables, files) to what the kernels read, without a copy.
+"""From what users hold (arrays, tables, files) to the records of a run, without a copy.
 
 The public facts (shape, row count, declared classes) are checked here and their violation is an
 error. The content of a record never is: a row or target that is not finite contributes nothing.
@@ -7,6 +7,8 @@ error. The content of a record never is: a row or target that is not finite cont
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +19,59 @@ from numpy.typing import NDArray
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.checks import refuse_clipped_softmax
-from dplateau.plan.losses import Huber, Logistic, Loss, SmoothedHinge, SmoothedPinball, Softmax
+from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
 from dplateau.plan.plan import Plan
-from dplateau.training import slopes
-from dplateau.training.kernels import Problem
-from dplateau.training.rows import TILE, bound_rows, bounded_norms
 from dplateau.training.sources import dense_from_table, mapped_bytes, release_pages, spool_parquet
+from dplateau.training.sums import rounding_share
 
-_CODES: dict[type[Loss], tuple[int, tuple[str, ...]]] = {
-    Logistic: (slopes.LOGISTIC, ()),
-    SmoothedHinge: (slopes.SMOOTHED_HINGE, ("width",)),
-    Huber: (slopes.HUBER, ("threshold",)),
-    SmoothedPinball: (slopes.SMOOTHED_PINBALL, ("quantile", "width")),
-    Softmax: (slopes.SOFTMAX, ()),
-}
-_SCAN_BYTES = 1 << 26
-_BLOCK_BYTES = 1 << 18
+_SCAN_BYTES = 1 << 24
 
 
-def loss_code(loss: Loss) -> tuple[int, float, float]:
-    """The kernel's number of a loss and its parameters: the one place that maps them.
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The data of a run as every engine reads them: bounded records, never changed.
 
-    Examples
-    --------
-    >>> loss_code(Huber(threshold=2.0)) == (slopes.HUBER, 2.0, 0.0)
-    True
+    Attributes
+    ----------
+    rows : ndarray, or the three arrays of a CSR matrix
+        The features as they were given, read-only.
+    features : int
+        Their number, the intercept's not counted.
+    targets : ndarray
+        `Loss.encode_targets` of every record.
+    scale : ndarray
+        The factor that bounds each row's norm; 0 for a record that contributes nothing.
+    norms : ndarray
+        The norm of each bounded row with the intercept's feature; empty unless gradients are
+        clipped.
+    loss : Loss
+        The loss that is trained.
+    clip : float
+        The bound on every gradient's norm, ``inf`` without one.
     """
-    if type(loss) not in _CODES:
-        known = sorted(cls.__name__ for cls in _CODES)
-        raise PlanError(f"loss must be one of {known}; found {loss!r}.")
-    code, names = _CODES[type(loss)]
-    values = [getattr(loss, name) for name in names]
-    first, second = (*values, 0.0, 0.0)[:2]
-    return code, first, second
+
+    rows: Any
+    features: int
+    targets: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    norms: NDArray[np.float64]
+    loss: Loss
+    clip: float
+
+    def __len__(self) -> int:
+        return self.scale.size
+
+    @property
+    def stored_per_row(self) -> float:
+        """Features per row, or the mean number of stored entries of a CSR matrix."""
+        if isinstance(self.rows, tuple):
+            return float(len(self.rows[0]) / max(len(self), 1))
+        return float(self.features)
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        """Shape of the weights that are trained on these records."""
+        return weight_shape(self.loss, self.features)
 
 
 def norm_bound(plan: Plan, loss: Loss) -> float:
@@ -74,12 +96,18 @@ def norm_bound(plan: Plan, loss: Loss) -> float:
 def weight_shape(loss: Loss, features: int) -> tuple[int, ...]:
     """Shape of the weights: features (+ 1 with an intercept), times classes for `Softmax`."""
     entries = features + (loss.intercept > 0)
-    return (entries, loss.outputs) if isinstance(loss, Softmax) else (entries,)
+    return (entries, loss.outputs) if loss.outputs > 1 else (entries,)
 
 
-def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Problem:
-    """The problem that the kernels run, with every public fact checked."""
-    code, first, second = loss_code(loss)
+def most_in_batch(plan: Plan) -> int:
+    """The most records that one step of the plan sums."""
+    return int(min(plan.batches.sizes(plan.records)[1], plan.batch_cap))
+
+
+def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Records:
+    """The records of a run, with every public fact checked."""
+    if not isinstance(loss, Loss):
+        raise PlanError(f"loss must be a Loss, such as Logistic(); found {loss!r}.")
     bound = norm_bound(plan, loss)
     if isinstance(X, (str, Path)):
         X, y = spool_parquet(Path(X), y)
@@ -88,45 +116,71 @@ def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Problem:
     _check_shape(plan, loss, records, features)
     targets, usable = _as_targets(loss, y, records)
     rows = _as_rows(matrix)
-    margin = 1 - (features + 16) * np.finfo(float).eps
+    margin = 1 - (features + 16) * np.finfo(float).eps - rounding_share(most_in_batch(plan))
     within = _shrunk(bound, loss.intercept, margin)
     scale = np.empty(records)
-    for lower, upper in _scan(matrix):
-        bound_rows(rows, within, lower, scale[lower:upper])
-        release_pages(rows)
+    norms = np.empty(0 if loss.clip is None else records)
+    for lower, upper, length in _row_norms(rows, records):
+        scale[lower:upper] = _factors(length, within)
+        if loss.clip is not None:
+            norms[lower:upper] = np.hypot(np.minimum(length, within), loss.intercept)
     scale[~usable] = 0.0
-    norms = np.empty(0)
-    if loss.clip is not None:
-        norms = np.empty(records)
-        for lower, upper in _scan(matrix):
-            bounded_norms(rows, scale, loss.intercept, lower, norms[lower:upper])
-            release_pages(rows)
-    return Problem(
+    norms[np.flatnonzero(scale[: norms.size] == 0)] = 0.0
+    return Records(
         rows=rows,
         features=features,
         targets=targets,
         scale=scale,
         norms=norms,
-        loss=code,
-        first=float(first),
-        second=float(second),
+        loss=loss,
         clip=math.inf if loss.clip is None else loss.clip * margin,
-        intercept=loss.intercept,
-        block=_block(rows, features),
-        gathered=_block(rows, features) if _scattered(rows) else 0,
     )
 
 
-def _block(rows: Any, features: int) -> int:
-    """How many rows to read at once: as many as the cache holds, in whole tiles."""
-    if isinstance(rows, tuple):
-        return 256
-    return min(max(_BLOCK_BYTES // (8 * max(features, 1)) // TILE, 1), 32) * TILE
+# -- norms ----------------------------------------------------------------------------------------
 
 
-def _scattered(rows: Any) -> bool:
-    """Whether a row's numbers lie apart: in Fortran order, or in a strided memory map."""
-    return not isinstance(rows, tuple) and not rows.flags.c_contiguous
+def _row_norms(rows: Any, records: int) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+    """Ranges of rows in order, with the norm of each row; infinite where it is not a number."""
+    size = rows[0].nbytes if isinstance(rows, tuple) else rows.nbytes
+    step = max(int(_SCAN_BYTES * records / max(size, 1)), 1)
+    for lower in range(0, records, step):
+        upper = min(lower + step, records)
+        with np.errstate(all="ignore"):
+            length = _sparse_norms(rows, lower, upper) if isinstance(rows, tuple) else (
+                _dense_norms(rows[lower:upper])
+            )  # fmt: skip
+        length[~(length < math.sqrt(np.finfo(float).max))] = math.inf
+        yield lower, upper, length
+        release_pages(rows)
+
+
+def _dense_norms(block: NDArray[Any]) -> NDArray[np.float64]:
+    """Norms of dense rows, each divided by its largest entry first: no square is lost."""
+    values = np.array(block, dtype=np.float64, order="C")
+    top = np.max(np.abs(values), axis=1, initial=0.0)
+    values /= np.where(top > 0, top, 1.0)[:, None]
+    return np.asarray(top * np.sqrt(np.einsum("ij,ij->i", values, values)))
+
+
+def _sparse_norms(rows: Any, lower: int, upper: int) -> NDArray[np.float64]:
+    values, _, pointers = rows
+    starts = np.asarray(pointers[lower : upper + 1], dtype=np.int64)
+    entries = np.abs(values[starts[0] : starts[-1]].astype(np.float64))
+    owner = np.repeat(np.arange(upper - lower), np.diff(starts))
+    top = np.zeros(upper - lower)
+    np.maximum.at(top, owner, entries)
+    squares = (entries / np.where(top > 0, top, 1.0)[owner]) ** 2
+    return np.asarray(top * np.sqrt(np.bincount(owner, squares, minlength=upper - lower)))
+
+
+def _factors(norms: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+    """The factors that bring rows within the norm bound; 0 where a row is not finite."""
+    factors = np.ones(norms.size)
+    above = norms > bound
+    factors[above] = bound / norms[above]
+    factors[np.isinf(norms)] = 0.0
+    return factors
 
 
 def _shrunk(bound: float, intercept: float, margin: float) -> float:
@@ -136,7 +190,11 @@ def _shrunk(bound: float, intercept: float, margin: float) -> float:
     """
     if math.isinf(bound):
         return bound
-    return math.sqrt(max((bound * margin) ** 2 - intercept**2 * (1 - margin**2), 0.0))
+    inside = margin**2 - (intercept / bound) ** 2 * (1 - margin**2)
+    return bound * math.sqrt(max(inside, 0.0))
+
+
+# -- matrices -------------------------------------------------------------------------------------
 
 
 def _as_matrix(X: Any) -> Any:
@@ -250,11 +308,3 @@ def which_exist(y: NDArray[Any]) -> NDArray[np.bool_]:
         equal = [value is not None and value == value for value in y]
         return np.array([isinstance(found, (bool, np.bool_)) and found for found in equal], bool)
     return np.ones(len(y), dtype=bool)
-
-
-def _scan(matrix: Any) -> list[tuple[int, int]]:
-    """Ranges of rows that together hold about ``_SCAN_BYTES``, in order."""
-    records = matrix.shape[0]
-    size = matrix.data.nbytes if scipy.sparse.issparse(matrix) else matrix.nbytes
-    rows = max(int(_SCAN_BYTES * records / max(size, 1)), 1)
-    return [(lower, min(lower + rows, records)) for lower in range(0, records, rows)]

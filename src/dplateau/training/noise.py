@@ -45,6 +45,11 @@ def open_streams(random_state: Seed, count: int) -> list[Streams]:
     return list(zip(generators[::2], generators[1::2], strict=True))
 
 
+def standard_normal(stream: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """One step's standard normal draws for weights of that shape, output by output."""
+    return stream.standard_normal(shape[::-1]).T
+
+
 def _seed_sequence(random_state: Seed) -> np.random.SeedSequence:
     if isinstance(random_state, np.random.SeedSequence):
         return random_state

@@ -27,8 +27,9 @@ from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.checkpoint import Checkpoint
+from dplateau.training.processors import processors
 from dplateau.training.progress import Progress, preparing
-from dplateau.training.session import Session, processors
+from dplateau.training.session import Session
 from dplateau.training.stopping import (
     Clock,
     Pace,
@@ -168,7 +169,6 @@ def release(
         session = Session(executed, loss, X, y)
         _resume(session, keeper)
         (streams,) = noise.open_streams(random_state, 1)
-        session.advance(0, streams)  # compiles, before the clock is read
     clock = Clock(time_budget, stop_at)
     with (
         clock.listening(),
@@ -209,14 +209,14 @@ def run_many(
         raise PlanError(
             "run_many needs a finite number of iterations; found inf. Use plan.replace(iterations=)"
         )
-    session = Session(plan, loss, X, y)
+    session = Session(plan, loss, X, y, models=repeats)
     steps = int(plan.iterations)
     etas, sigmas = session.schedule(0, steps)
-    models = session.packed(repeats)
+    models = np.repeat(session.weights[None], repeats, axis=0)
     groups = np.array_split(models, min(max(math.ceil(repeats / 32), 4), repeats))
     streams = noise.open_streams(random_state, len(groups))
     # Compiled code hears no Ctrl-C, so it is left about every second.
-    work = session.step_products * len(groups[0]) + 1000
+    work = plan.batch_size * session.weights.size * len(groups[0]) + 1000
     at_once = max(int(_PRODUCTS_BETWEEN_LOOKS / work), 1)
     ended = threading.Event()
 
@@ -225,14 +225,14 @@ def run_many(
             if ended.is_set():
                 return
             scheduled = etas[lower : lower + at_once], sigmas[lower : lower + at_once]
-            session.advance_models(lower, *scheduled, pair, group)
+            group[:] = session.engine.advance_models(lower, *scheduled, pair, group)
 
     with ThreadPoolExecutor(processors()) as pool:
         try:
             list(pool.map(train, groups, streams))
         finally:
             ended.set()
-    return noise.round_to_grid(session.unpacked(models), noise.release_grid(plan, steps))
+    return noise.round_to_grid(models, noise.release_grid(plan, steps))
 
 
 def _carry(
@@ -245,7 +245,7 @@ def _carry(
 ) -> None:
     """Step until the plan, the clock or the user ends it; at least one step in all."""
     plan = session.plan
-    pace = Pace(most=1 if callback else session.most_steps)
+    pace = Pace(most=1 if callback else session.engine.most_steps)
     least = earliest_end(plan)
     saved = time.monotonic()
     while session.step < plan.iterations and (clock.left > 0 or session.step < least):

@@ -7,16 +7,16 @@ is their greatest convex minorant from the origin, and costs ``sum rise^2/run`` 
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
 
-def _energy(x: Vector, y: Vector) -> float:
+def energy(x: Vector, y: Vector) -> float:
     """``sum rise^2/run`` of the greatest convex minorant of ``(0,0)`` and the points.
 
     ``x`` does not decrease, ``y`` does not decrease; the last point is always on the minorant.
@@ -76,8 +76,17 @@ def _worst_position(
     return worst
 
 
-energy: Any = njit(cache=True)(_energy)
-_worst_position_compiled: Any = njit(cache=True)(_worst_position)
+_WORTH_COMPILING = 5_000  # steps of a window
+
+
+@cache
+def _compiled() -> Any:
+    """`_worst_position` as machine code; the import alone takes longer than short windows do."""
+    from numba import njit
+    from numba.extending import register_jitable
+
+    register_jitable(energy)
+    return njit(cache=True)(_worst_position)
 
 
 def worst_mu(
@@ -109,4 +118,5 @@ def worst_mu(
     after = np.concatenate([np.cumprod(contraction[:0:-1])[::-1], [1.0]])  # W_k, k in the window
     noise = np.cumsum((after * (spread / unit)) ** 2)
     first = float(after[0] * contraction[0] * (start / unit))
-    return math.sqrt(float(_worst_position_compiled(after, shift / unit, noise, first, period)))
+    worst = _worst_position if after.size < _WORTH_COMPILING else _compiled()
+    return math.sqrt(float(worst(after, shift / unit, noise, first, period)))

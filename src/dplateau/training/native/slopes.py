@@ -7,7 +7,7 @@ from typing import Any
 
 from numba import njit
 
-from dplateau.training.compilation import as_bits, as_number, compiled
+from dplateau.training.native.compilation import as_bits, as_number, compiled
 
 LOGISTIC, SMOOTHED_HINGE, HUBER, SMOOTHED_PINBALL, SOFTMAX = range(5)
 

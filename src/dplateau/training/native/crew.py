@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from dplateau.training.compilation import compiled
+from dplateau.training.native.compilation import compiled
 
 MEMBERS = 2
 

@@ -1,4 +1,4 @@
-"""Rows of data, dense or CSR: their norms, and their products with weights and slopes.
+"""Rows of data, dense or CSR: their products with weights and slopes.
 
 A block is the rows that ``index[start:stop]`` names, in whole tiles of four: `pad` repeats a row to
 fill the last one. Arrays are indexed, never sliced: a view costs as much as a few rows of a small
@@ -7,15 +7,13 @@ model.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
 from numba import types
 from numba.extending import overload
 
-from dplateau.training.compilation import OPTIONS, compiled, wide_vectors
-from dplateau.training.vectors import TILE, accumulate_block, score_tile
+from dplateau.training.native.compilation import OPTIONS, compiled
+from dplateau.training.native.vectors import TILE, accumulate_block, score_tile
 
 
 @compiled
@@ -25,10 +23,6 @@ def pad(index: Any, start: int, stop: int) -> int:
     for r in range(stop, end):
         index[r] = index[stop - 1]
     return end
-
-
-def _squares(rows: Any, start: int, out: Any) -> None:
-    """The squared norm of rows ``start, start + 1, ...``."""
 
 
 def reach(rows: Any, index: Any, ahead: Any, count: int, gathered: Any, positions: Any) -> Any:
@@ -58,52 +52,6 @@ def accumulate_one(
     """Add the block's rows, each times its slope ``slopes[row, r]``, to ``out[k]`` alone."""
 
 
-@overload(_squares, jit_options=OPTIONS)
-def _squares_of(rows, start, out):  # type: ignore[no-untyped-def]
-    if isinstance(rows, types.Array):
-
-        def dense(rows, start, out):  # type: ignore[no-untyped-def]
-            for r in range(out.size):
-                total = 0.0
-                for j in range(rows.shape[1]):
-                    value = np.float64(rows[start + r, j])
-                    total += value * value
-                out[r] = total
-
-        return dense
-
-    def sparse(rows, start, out):  # type: ignore[no-untyped-def]
-        values, _, pointers = rows
-        for r in range(out.size):
-            total = 0.0
-            for p in range(pointers[start + r], pointers[start + r + 1]):
-                value = np.float64(values[p])
-                total += value * value
-            out[r] = total
-
-    return sparse
-
-
-@compiled
-def bound_rows(rows: Any, bound: float, start: int, scale: Any) -> None:
-    """The factors that bring rows ``start, ...`` within the norm bound; 0 where not finite."""
-    _squares(rows, start, scale)
-    for r in range(scale.size):
-        norm = math.sqrt(scale[r])
-        if not math.isfinite(norm):
-            scale[r] = 0.0
-        else:
-            scale[r] = min(1.0, bound / norm) if norm > 0 else 1.0
-
-
-@compiled
-def bounded_norms(rows: Any, scale: Any, intercept: float, start: int, norms: Any) -> None:
-    """The norm of each bounded row with the intercept's feature appended."""
-    _squares(rows, start, norms)
-    for r in range(norms.size):
-        norms[r] = math.sqrt(norms[r] * scale[start + r] ** 2 + intercept**2)
-
-
 # -- one set of weights ---------------------------------------------------------------------------
 
 
@@ -111,7 +59,6 @@ def bounded_norms(rows: Any, scale: Any, intercept: float, start: int, norms: An
 def _dense_scores_of_one(
     rows: Any, index: Any, start: int, stop: int, weights: Any, k: int, out: Any, row: int
 ) -> None:
-    wide_vectors()  # type: ignore[call-arg]
     for r in range(start, stop, TILE):
         score_tile(rows, index, r, weights, k, 1, out, row)
 
@@ -128,7 +75,6 @@ def _dense_accumulate_one(
     k: int,
     ahead: Any,
 ) -> None:
-    wide_vectors()  # type: ignore[call-arg]
     accumulate_block(rows, index, start, stop, slopes, row, 1, out, k, ahead)
 
 
@@ -199,7 +145,6 @@ def _accumulate_one(rows, index, start, stop, slopes, row, out, k):  # type: ign
 
 @compiled
 def _dense_scores(rows: Any, index: Any, count: int, weights: Any, out: Any) -> None:
-    wide_vectors()  # type: ignore[call-arg]
     k = 0
     while k + 5 <= weights.shape[0]:
         for r in range(0, count, TILE):
@@ -212,7 +157,6 @@ def _dense_scores(rows: Any, index: Any, count: int, weights: Any, out: Any) -> 
 
 @compiled
 def _dense_accumulate(rows: Any, index: Any, count: int, slopes: Any, out: Any, ahead: Any) -> None:
-    wide_vectors()  # type: ignore[call-arg]
     k = 0
     while k + 10 <= slopes.shape[0]:
         accumulate_block(rows, index, 0, count, slopes, k, 10, out, k, ahead)

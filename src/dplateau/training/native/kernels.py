@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dplateau.training.compilation import compiled, inlined
-from dplateau.training.projections import project
-from dplateau.training.rows import (
+from dplateau.training.native.compilation import compiled, inlined, strictly_compiled
+from dplateau.training.native.crew import meet
+from dplateau.training.native.projections import project
+from dplateau.training.native.rows import (
     TILE,
     accumulate,
     accumulate_one,
@@ -24,9 +25,9 @@ from dplateau.training.rows import (
     scores,
     scores_of_one,
 )
-from dplateau.training.sampling import CONTIGUOUS, draw_batch
-from dplateau.training.slopes import SOFTMAX, clip_slopes, scalar_slopes, softmax_slopes
-from dplateau.training.team import meet
+from dplateau.training.native.sampling import CONTIGUOUS, draw_batch
+from dplateau.training.native.slopes import SOFTMAX, clip_slopes, scalar_slopes, softmax_slopes
+from dplateau.training.sums import BLOCK
 
 _NOISE_IN_ROWS = 24  # drawing a softmax model's noise takes as long as so many rows' gradients
 
@@ -53,8 +54,9 @@ class Motion(NamedTuple):
 
     batches: int
     size: int  # records in a batch; Poisson: the most that are ever drawn
-    least: int  # the law of a Poisson batch's size: `size_law`
-    cumulative: Any
+    least: int  # the law of a Poisson batch's size: `SizeLaw`
+    high: Any
+    low: Any
     cap: int
     divisor: float
     regularization: float
@@ -135,11 +137,42 @@ def _turn_to_slopes(problem: Any, outputs: int, count: int, bench: Any) -> None:
             clip_slopes(problem.clip, problem.norms, bench.kept, count, slopes, k, outputs)
 
 
+@strictly_compiled
+def _add_block(part: Any, out: Any, lost: Any) -> None:
+    """Add a block's sum to ``out``, and what that addition loses to ``lost``."""
+    for k in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            found = out[k, j] + part[k, j]
+            grown = found - out[k, j]
+            lost[k, j] += (out[k, j] - (found - grown)) + (part[k, j] - grown)
+            out[k, j] = found
+
+
 @compiled
 def add_gradients(
     problem: Any, packed: Any, outputs: int, rows: Any, start: int, stop: int, bench: Any, out: Any
 ) -> None:
-    """Add a batch's gradients, of all models in ``packed``, to ``out``; see `draw_batch`."""
+    """Sum a batch's gradients, of all models in ``packed``, into ``out``, zero before.
+
+    In blocks of `sums.BLOCK` records, which are added up with compensation; see `draw_batch` for
+    what a batch is.
+    """
+    if stop - start <= BLOCK:
+        _add_range(problem, packed, outputs, rows, start, stop, bench, out)
+        return
+    part, lost = np.empty_like(out), np.zeros_like(out)
+    for lower in range(start, stop, BLOCK):
+        part[:] = 0.0
+        upper = min(lower + BLOCK, stop)
+        _add_range(problem, packed, outputs, rows, lower, upper, bench, part)
+        _add_block(part, out, lost)
+    out += lost
+
+
+@compiled
+def _add_range(
+    problem: Any, packed: Any, outputs: int, rows: Any, start: int, stop: int, bench: Any, out: Any
+) -> None:
     slopes, factors, d = bench.slopes, bench.factors, problem.features
     for lower in range(start, stop, problem.block):
         count = _keep(problem, rows, lower, min(lower + problem.block, stop), bench)

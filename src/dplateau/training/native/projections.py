@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dplateau.training.compilation import compiled
+from dplateau.training.native.compilation import compiled
 
 EVERYWHERE, L2_BALL, BOX, L1_BALL, SIMPLEX = range(5)
 

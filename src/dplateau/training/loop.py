@@ -1,0 +1,95 @@
+"""The loop of a run, as the specification reads: one step after the other, in numpy.
+
+An engine says how a batch's gradients are summed. Compiled engines have this loop once more, in
+machine code, for the plans whose every part they know; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.plan.plan import Plan
+from dplateau.training import noise
+
+Array = NDArray[np.float64]
+Rows = slice | NDArray[np.int64]
+Sum = Callable[[Array, Rows], Array]
+
+
+class Engine(Protocol):
+    """Carries models through steps of a plan, on the records that it was made for."""
+
+    @property
+    def most_steps(self) -> int:
+        """Steps that may be run in one call."""
+
+    def advance(
+        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
+    ) -> Array:
+        """The weights after the scheduled steps, the first of which is iteration ``step``."""
+
+    def advance_models(
+        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, models: Array
+    ) -> Array:
+        """The same for independent models, stacked; each draws batches and noise of its own."""
+
+
+class Draws:
+    """The batches of a run, in order; a kind that draws epochs keeps its place between calls."""
+
+    def __init__(self, plan: Plan, present: int) -> None:
+        self.plan, self.present = plan, present
+        self._next: tuple[int, int] | None = None
+        self._rows: Iterator[Rows] = iter(())
+
+    def from_step(self, step: int, stream: np.random.Generator) -> Iterator[Rows]:
+        """The batches of iteration ``step`` and of the later ones."""
+        if self._next != (step, id(stream)):
+            self._rows = self.plan.batches.draws(self.present, self.plan.records, stream, step)
+        cap = self.plan.batch_cap
+        while True:
+            rows = next(self._rows)
+            step += 1
+            self._next = step, id(stream)
+            if not isinstance(rows, slice) and rows.size > cap:
+                # A uniform subset of a uniform subset is uniform.
+                rows = stream.choice(rows, int(cap), replace=False, shuffle=False)
+            yield rows
+
+
+def carry(
+    plan: Plan,
+    add_up: Sum,
+    batches: Iterator[Rows],
+    etas: Array,
+    sigmas: Array,
+    on_noise: np.random.Generator,
+    weights: Array,
+) -> Array:
+    """Run the scheduled steps on these batches, summed by ``add_up(weights, rows)``."""
+    for eta, sigma in zip(etas.tolist(), sigmas.tolist(), strict=True):
+        total = add_up(weights, next(batches))
+        weights = move(plan, eta, sigma, total, on_noise, weights)
+    return weights
+
+
+def move(
+    plan: Plan, eta: float, sigma: float, total: Array, on_noise: Any, weights: Array
+) -> Array:
+    """One step: gradient, regulariser and noise, then L1's map, then the projection."""
+    change = total / plan.batch_size
+    if plan.regularization:
+        change += plan.regularization * weights
+    if sigma > 0:
+        change += sigma * noise.standard_normal(on_noise, weights.shape)
+    moved = weights - eta * change
+    if plan.l1:
+        moved = np.sign(moved) * np.maximum(np.abs(moved) - eta * plan.l1, 0.0)
+    return plan.domain.project(moved)
+
+
+__all__ = ["Draws", "Engine", "carry", "move"]

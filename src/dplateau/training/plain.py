@@ -1,0 +1,120 @@
+"""The engine that compiles nothing: a batch's gradients in numpy, by the loss's own methods.
+
+It serves small work, and every loss that is defined outside this package.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from dplateau.plan.plan import Plan
+from dplateau.training import noise
+from dplateau.training.data import Records
+from dplateau.training.loop import Draws, Rows, carry
+from dplateau.training.sources import release_pages
+from dplateau.training.sums import BLOCK, compensated
+
+Array = NDArray[np.float64]
+
+_READY_BYTES = 1 << 26  # a table up to this size is bounded and converted once, beforehand
+_NOTHING = 1e-150  # smaller numbers are 0: their products would be subnormal, and slow
+
+
+class PlainEngine:
+    """Runs a plan in numpy, step by step."""
+
+    most_steps = 1 << 30
+
+    def __init__(self, plan: Plan, records: Records) -> None:
+        self.plan, self.records = plan, records
+        self._draws = Draws(plan, len(records))
+        size = len(records) * (records.features + 1) * 8
+        sparse = isinstance(records.rows, tuple)
+        self._ready: Any = None
+        if sparse or size <= _READY_BYTES:
+            self._ready = self._bounded(slice(0, len(records)))
+
+    def advance(
+        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
+    ) -> Array:
+        on_noise, on_choice = streams
+        batches = self._draws.from_step(step, on_choice)
+        weights = carry(self.plan, self.add_up, batches, etas, sigmas, on_noise, weights)
+        release_pages(self.records.rows)
+        return weights
+
+    def advance_models(
+        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, models: Array
+    ) -> Array:
+        on_noise, on_choice = streams
+        found = np.empty_like(models)
+        for m, weights in enumerate(models):
+            batches = Draws(self.plan, len(self.records)).from_step(step, on_choice)
+            found[m] = carry(self.plan, self.add_up, batches, etas, sigmas, on_noise, weights)
+        return found
+
+    def add_up(self, weights: Array, rows: Rows) -> Array:
+        """The sum of the batch's gradients: blocks, then a compensated sum of the blocks."""
+        blocks = _blocks(rows)
+        if len(blocks) == 1:
+            return self._block_sum(weights, blocks[0])
+        parts = (self._block_sum(weights, block) for block in blocks)
+        return compensated(parts, weights.shape)
+
+    def _block_sum(self, weights: Array, block: Rows) -> Array:
+        rows = self._bounded(block) if self._ready is None else self._ready[block]
+        slopes = self.records.loss.slope(rows @ weights, self.records.targets[block])
+        slopes = np.where(np.abs(slopes) < _NOTHING, 0.0, slopes)
+        silent = self.records.scale[block] == 0
+        slopes[silent] = 0.0
+        if self.records.clip < math.inf:
+            lengths = self.records.norms[block]
+            sizes = np.sqrt((slopes.reshape(lengths.size, -1) ** 2).sum(axis=1)) * lengths
+            shrink = np.minimum(1.0, self.records.clip / np.maximum(sizes, self.records.clip))
+            slopes = slopes * shrink.reshape(-1, *[1] * (slopes.ndim - 1))
+        return np.asarray(rows.T @ slopes)
+
+    def _bounded(self, block: Rows) -> Any:
+        """Rows within their norm, the intercept's feature appended; 0 if they do not contribute."""
+        scale, intercept = self.records.scale[block], self.records.loss.intercept
+        if isinstance(self.records.rows, tuple):
+            return self._bounded_sparse(scale, intercept)
+        entries = self.records.features + (intercept > 0)
+        rows = np.empty((scale.size, entries))
+        values = rows[:, : self.records.features]
+        values[:] = self.records.rows[block]
+        values[scale == 0] = 0.0
+        values *= scale[:, None]
+        values[np.abs(values) < _NOTHING] = 0.0
+        if intercept > 0:
+            rows[:, -1] = np.where(scale > 0, intercept, 0.0)
+        return rows
+
+    def _bounded_sparse(self, scale: Array, intercept: float) -> Any:
+        values, columns, pointers = self.records.rows
+        factors = np.repeat(scale, np.diff(pointers))
+        found = np.where(factors > 0, values, 0.0) * factors
+        found[np.abs(found) < _NOTHING] = 0.0
+        shape = (scale.size, self.records.features)
+        rows = scipy.sparse.csr_array((found, columns, pointers), shape=shape)
+        if intercept > 0:
+            constant = np.where(scale > 0, intercept, 0.0)[:, None]
+            rows = scipy.sparse.hstack([rows, scipy.sparse.csr_array(constant)], format="csr")
+        return rows
+
+
+def _blocks(rows: Rows) -> list[Rows]:
+    if isinstance(rows, slice):
+        return [
+            slice(lower, min(lower + BLOCK, rows.stop))
+            for lower in range(rows.start, rows.stop, BLOCK)
+        ]
+    return [rows[lower : lower + BLOCK] for lower in range(0, rows.size, BLOCK)]
+
+
+__all__ = ["PlainEngine"]
