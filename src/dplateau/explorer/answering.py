@@ -1,0 +1,110 @@
+"""What a worker process does: read a question, send its answer line by line, again.
+
+This module imports nothing heavy: the fork server imports `PRELOAD` once, and every worker that is
+forked from it has it already.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+from dplateau.errors import CertificateError, DataError, PlanError
+
+PRELOAD = ("dplateau.explorer.warm",)
+_SPARE = 2.0  # a worker whose server is gone ends itself after this many times its deadline
+
+
+def work(pipe: Connection, megabytes: int, seconds: float) -> None:
+    """Answer questions from ``pipe`` until it closes; an empty line ends each answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
+    _bound_memory(megabytes)
+    from dplateau.explorer.questions import answer
+
+    while True:
+        try:
+            question = pipe.recv()
+        except EOFError:
+            return
+        _bound_time(_SPARE * seconds)
+        try:
+            for found in _guarded(answer(question)):
+                pipe.send_bytes(to_line(found))
+            pipe.send_bytes(b"")
+        except OSError:  # nobody listens any more
+            return
+        finally:
+            _bound_time(0)
+
+
+def _guarded(answer: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """No question ends the worker: what goes wrong is the last line of its answer."""
+    try:
+        yield from answer
+    except (PlanError, DataError, CertificateError) as refusal:
+        yield {"kind": "refused", "message": str(refusal), **vars(refusal)}
+    except MemoryError:
+        yield {
+            "kind": "stopped",
+            "message": "This needs more memory than a question may take and was stopped. Use a "
+            "shorter schedule or larger batches.",
+        }
+    except Exception as trouble:
+        yield {
+            "kind": "stopped",
+            "message": f"This could not be worked out ({type(trouble).__name__}: "
+            f"{str(trouble)[:200]}). Please report the plan.",
+        }
+
+
+def to_line(found: dict[str, Any]) -> bytes:
+    """One line of strict JSON; infinities become the word "inf", what is not a number null."""
+    return json.dumps(_plain(found), allow_nan=False).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value
+
+
+def _bound_memory(megabytes: int) -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    most = _address_space() + (megabytes << 20)
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    except (ValueError, OSError):  # some systems do not limit address space
+        return
+
+
+def _address_space() -> int:
+    """Bytes of address space in use, which libraries reserve generously when loaded."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[0]) * 4096
+    except (OSError, ValueError):
+        return 4 << 30
+
+
+def _bound_time(seconds: float) -> None:
+    """The default action of the alarm ends the process, whatever code it is in."""
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+__all__ = ["PRELOAD", "to_line", "work"]
