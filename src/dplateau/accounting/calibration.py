@@ -17,11 +17,15 @@ from dplateau.plan.domains import Everywhere
 from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import Constant
 
+Progress = Callable[[Plan, float], None]
+
 _CLOSE = 4e-4  # relative width of the final bracket; a thousandth less must fail
 _NOISIEST = 1e15
 
 
-def calibrate(plan: Plan, epsilon: float, delta: float) -> Plan:
+def calibrate(
+    plan: Plan, epsilon: float, delta: float, *, progress: Progress | None = None
+) -> Plan:
     """The plan with the least noise whose last iterate is ``(epsilon, delta)``-private.
 
     See docs/theory.md#section-7.
@@ -32,6 +36,8 @@ def calibrate(plan: Plan, epsilon: float, delta: float) -> Plan:
         Everything but the noise; a noise schedule keeps its shape and is scaled.
     epsilon, delta : float
         The target.
+    progress : callable, optional
+        Told every plan that is tried, and its epsilon.
 
     Guarantee
     ---------
@@ -54,7 +60,7 @@ def calibrate(plan: Plan, epsilon: float, delta: float) -> Plan:
     def at(factor: float) -> Plan:
         return plan.replace(noise_multiplier=shape.scaled(factor))
 
-    factor = _least(lambda f: account(at(f), delta).epsilon(delta), epsilon, _NOISIEST)
+    factor = _least(lambda f: _cost(at(f), delta, progress), epsilon, _NOISIEST)
     if factor is None:
         raise PlanError(
             f"no amount of noise makes this plan ({epsilon:g}, {delta:g})-private for "
@@ -64,7 +70,9 @@ def calibrate(plan: Plan, epsilon: float, delta: float) -> Plan:
     return at(factor)
 
 
-def most_iterations(plan: Plan, epsilon: float, delta: float) -> Plan:
+def most_iterations(
+    plan: Plan, epsilon: float, delta: float, *, progress: Progress | None = None
+) -> Plan:
     """The plan with the most iterations that stay within the target (``inf`` where all do).
 
     See docs/theory.md#section-7.
@@ -75,7 +83,7 @@ def most_iterations(plan: Plan, epsilon: float, delta: float) -> Plan:
 
     def private(iterations: float) -> bool:
         tried = plan.replace(iterations=iterations)
-        return account(tried, delta).epsilon(delta) <= epsilon
+        return _cost(tried, delta, progress) <= epsilon
 
     if plan.is_constant and private(math.inf):
         return plan.replace(iterations=math.inf)
@@ -98,7 +106,9 @@ def most_iterations(plan: Plan, epsilon: float, delta: float) -> Plan:
     return plan.replace(iterations=low)
 
 
-def largest_radius(plan: Plan, epsilon: float, delta: float) -> Plan:
+def largest_radius(
+    plan: Plan, epsilon: float, delta: float, *, progress: Progress | None = None
+) -> Plan:
     """The plan with the largest domain, of the same shape, that stays within the target.
 
     See docs/theory.md#section-7.
@@ -111,20 +121,27 @@ def largest_radius(plan: Plan, epsilon: float, delta: float) -> Plan:
             "this plan has no domain to enlarge. Give it an L2Ball (any radius) to start from."
         )
     unbounded = plan.replace(domain=Everywhere())
-    if account(unbounded, delta).epsilon(delta) <= epsilon:
+    if _cost(unbounded, delta, progress) <= epsilon:
         return unbounded
 
     def at(factor: float) -> Plan:
         return plan.replace(domain=plan.domain.scaled(factor))
 
     # Epsilon grows with the domain, so the search runs over its inverse.
-    inverse = _least(lambda f: account(at(1 / f), delta).epsilon(delta), epsilon, _NOISIEST)
+    inverse = _least(lambda f: _cost(at(1 / f), delta, progress), epsilon, _NOISIEST)
     if inverse is None:
         raise PlanError(
             f"even a domain of a single point costs more than epsilon={epsilon:g} at "
             f"delta={delta:g}: the last steps alone are too much. Add noise."
         )
     return at(1 / inverse)
+
+
+def _cost(plan: Plan, delta: float, progress: Progress | None) -> float:
+    epsilon = account(plan, delta).epsilon(delta)
+    if progress is not None:
+        progress(plan, epsilon)
+    return epsilon
 
 
 def _least(cost: Callable[[float], float], target: float, most: float) -> float | None:

@@ -10,11 +10,14 @@ import json
 import math
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 from dplateau.errors import CertificateError, DataError, PlanError
+
+Emit = Callable[[dict[str, Any]], None]
+Answer = Callable[[object, Emit], None]
 
 PRELOAD = ("dplateau.explorer.warm",)
 _SPARE = 2.0  # a worker whose server is gone ends itself after this many times its deadline
@@ -33,8 +36,7 @@ def work(pipe: Connection, megabytes: int, seconds: float) -> None:
             return
         _bound_time(_SPARE * seconds)
         try:
-            for found in _guarded(answer(question)):
-                pipe.send_bytes(to_line(found))
+            _guarded(answer, question, lambda found: pipe.send_bytes(to_line(found)))
             pipe.send_bytes(b"")
         except OSError:  # nobody listens any more
             return
@@ -42,24 +44,30 @@ def work(pipe: Connection, megabytes: int, seconds: float) -> None:
             _bound_time(0)
 
 
-def _guarded(answer: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _guarded(answer: Answer, question: object, emit: Emit) -> None:
     """No question ends the worker: what goes wrong is the last line of its answer."""
     try:
-        yield from answer
+        answer(question, emit)
     except (PlanError, DataError, CertificateError) as refusal:
-        yield {"kind": "refused", "message": str(refusal), **vars(refusal)}
+        emit({"kind": "refused", "message": str(refusal), **vars(refusal)})
     except MemoryError:
-        yield {
-            "kind": "stopped",
-            "message": "This needs more memory than a question may take and was stopped. Use a "
-            "shorter schedule or larger batches.",
-        }
+        emit(
+            {
+                "kind": "stopped",
+                "message": "This needs more memory than a question may take and was stopped. Use "
+                "a shorter schedule or larger batches.",
+            }
+        )
+    except OSError:
+        raise  # nobody listens any more
     except Exception as trouble:
-        yield {
-            "kind": "stopped",
-            "message": f"This could not be worked out ({type(trouble).__name__}: "
-            f"{str(trouble)[:200]}). Please report the plan.",
-        }
+        emit(
+            {
+                "kind": "stopped",
+                "message": f"This could not be worked out ({type(trouble).__name__}: "
+                f"{str(trouble)[:200]}). Please report the plan.",
+            }
+        )
 
 
 def to_line(found: dict[str, Any]) -> bytes:

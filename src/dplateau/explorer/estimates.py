@@ -45,14 +45,13 @@ class Estimates:
         """Read the scalars off a plan."""
         eta, noise = (_middle(plan, name) for name in ("step_size", "noise_multiplier"))
         spread = eta * noise * plan.lipschitz / plan.batch_size
-        certain = plan.batches.kind in ("full", "cyclic")
-        q = min(plan.inclusion_probability, 1.0)
+        hits, q = plan.hits, min(plan.inclusion_probability, 1.0)
         hit = plan.sensitivity / plan.lipschitz / noise if noise > 0 else math.inf
         return cls(
             hit=hit,
-            chance=1.0 if certain else q,
-            period=plan.batches.per_epoch(plan.records) if certain else 1,
-            energy=hit**2 if certain else q**2 * _sampled(plan, hit),
+            chance=1.0 if hits.deterministic else q,
+            period=hits.period or 1,
+            energy=hit**2 if hits.deterministic else q**2 * _sampled(plan, hit),
             far=plan.diameter / spread if spread > 0 else math.inf,
             contraction=float(plan.contraction(eta)) if plan.hidden_state else 1.0,
             hidden=plan.hidden_state,
@@ -183,7 +182,7 @@ def _middle(plan: Plan, name: str) -> float:
 def _sampled(plan: Plan, hit: float) -> float:
     """Squared distance of one sampled step, in units of the squared chance of a hit."""
     square = min(hit * hit, 600.0)
-    if plan.batches.kind == "fixed":
+    if plan.hits.exchanged:
         grown = math.exp(square) * float(ndtr(1.5 * hit))
         return 2 * (grown + 3 * float(ndtr(-hit / 2)) - 2)
     if plan.neighboring_relation == REPLACE_ONE:

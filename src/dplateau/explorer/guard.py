@@ -53,9 +53,7 @@ class Guard:
         self._hosts = {host.encode() for host in hosts}
         self._origins = {b"http://" + host for host in self._hosts}
 
-    async def __call__(
-        self, scope: MutableMapping[str, Any], receive: Receive, send: Send
-    ) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, Poisson
 from dplateau.plan.plan import Plan
+from dplateau.plan.schedules import Constant
 from dplateau.report.comparison import example_settings
 
 _TITLES = {
@@ -45,8 +46,8 @@ def _opacus_mnist() -> Preset:
             records=60_000,
             batches=Poisson(240),
             iterations=15 * 250,
-            step_size=0.25,
-            noise_multiplier=1.3,
+            step_size=Constant(0.25),
+            noise_multiplier=Constant(1.3),
             lipschitz=1.5,
             neighboring_relation=ADD_OR_REMOVE_ONE,
             hidden_state=False,

@@ -1,4 +1,4 @@
-"""Every question the page can ask, answered in a worker: a generator of lines each.
+"""Every question the page can ask, answered in a worker: lines are emitted as they are found.
 
 Exact answers are those of `dplateau.account`, `dplateau.lower_bound` and the published formulas;
 only `_quick` estimates, and says so.
@@ -7,12 +7,14 @@ only `_quick` estimates, and says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dplateau.accounting import published
+from dplateau.accounting.bounds import families
+from dplateau.accounting.bounds.hypotheses import hypotheses_of
 from dplateau.accounting.calibration import calibrate, largest_radius, most_iterations
 from dplateau.accounting.guarantee import account
 from dplateau.accounting.lower.lower import lower_bound
@@ -25,26 +27,27 @@ from dplateau.plan.losses import Logistic
 from dplateau.plan.plan import Plan
 
 Line = dict[str, Any]
+Emit = Callable[[Line], None]
 
 PAPER, LOWER = "paper", "lower"
 FALSE_ALARMS = tuple(np.unique(np.r_[np.geomspace(1e-4, 1.0, 49), 0.01]).tolist())
-_NOISES = tuple((2.0 ** (np.arange(-6, 7) / 2)).tolist())
+_OCTAVES = 3  # of noise to either side of the plan's
 _FLAT = 1e-3  # relative: from where epsilon is this close to its limit it is called flat
 _BURN_IN_TO = 1.02  # the ratio within which the end of the burn-in is found
 
 
-def answer(question: Any) -> Iterator[Line]:
-    """The lines of one answer; refusals are raised."""
+def answer(question: Any, emit: Emit) -> None:
+    """Answer one question; refusals are raised."""
     ask = question.get("ask") if isinstance(question, dict) else None
     if ask not in _ANSWERS:
         raise refusal(f"unknown question {ask!r:.40}; known are {sorted(_ANSWERS)}.")
-    yield from _ANSWERS[ask](question)
+    _ANSWERS[ask](question, emit)
 
 
 # -- at once ----------------------------------------------------------------------------------
 
 
-def _quick(question: Line) -> Iterator[Line]:
+def _quick(question: Line, emit: Emit) -> None:
     """Whether the plan is one, and estimates of everything that is drawn."""
     plan, delta = read(question["state"])
     estimates = Estimates.of(plan, delta)
@@ -55,24 +58,26 @@ def _quick(question: Line) -> Iterator[Line]:
         for name, value in estimates.bounds(np.array([float(plan.iterations)])).items()
     }
     epsilon = min(value for name, value in here.items() if name != PAPER)
-    yield {
-        "kind": "quick",
-        "epsilon": epsilon,
-        "bounds": here,
-        "steps": {"x": grid.tolist(), "y": {k: v.tolist() for k, v in curve.items()}},
-        "noise": _quick_noise(plan, delta),
-        "attack": {"x": FALSE_ALARMS, "y": attack(epsilon, delta, np.array(FALSE_ALARMS)).tolist()},
-        "burn_in": _flat_from(grid, curve),
-        "plan": _facts(plan),
-        "texts": texts(plan, delta),
-    }
+    emit(
+        {
+            "kind": "quick",
+            "epsilon": epsilon,
+            "bounds": here,
+            "steps": {"x": grid.tolist(), "y": {k: v.tolist() for k, v in curve.items()}},
+            "noise": _quick_noise(plan, delta),
+            "attack": {
+                "x": FALSE_ALARMS,
+                "y": attack(epsilon, delta, np.array(FALSE_ALARMS)).tolist(),
+            },
+            "burn_in": _flat_from(grid, curve),
+            "plan": _facts(plan),
+            "texts": texts(plan, delta),
+        }
+    )
 
 
 def _quick_noise(plan: Plan, delta: float) -> Line:
-    if not plan.noise_multiplier.is_constant:
-        return {"x": [], "y": {}}
-    here = plan.noise_multiplier.largest(1)
-    noises = [here * factor for factor in _NOISES] if here > 0 else []
+    noises = noises_to_show(plan)
     columns = [
         Estimates.of(plan.replace(noise_multiplier=z), delta).bounds(
             np.array([float(plan.iterations)])
@@ -114,6 +119,16 @@ def steps_to_show(plan: Plan, estimates: Estimates) -> list[float]:
     return sorted(whole) + ([math.inf] if plan.is_constant else [])
 
 
+def noises_to_show(plan: Plan) -> list[float]:
+    """Noise multipliers to draw: half octaves around the plan's, the same for its neighbours."""
+    here = plan.noise_multiplier.largest(1)
+    if not plan.noise_multiplier.is_constant or here == 0:
+        return []
+    middle = round(2 * math.log2(here))
+    halves = range(middle - 2 * _OCTAVES, middle + 2 * _OCTAVES + 1)
+    return sorted({float(f"{2 ** (k / 2):.3g}") for k in halves} | {here})
+
+
 def _flat_from(steps: np.ndarray[Any, Any], curves: dict[str, Any]) -> float | None:
     """The least number of steps from which the best bound is as good as flat."""
     best = np.min([np.asarray(v) for k, v in curves.items() if k not in (PAPER, LOWER)], axis=0)
@@ -125,24 +140,36 @@ def _flat_from(steps: np.ndarray[Any, Any], curves: dict[str, Any]) -> float | N
 # -- exactly ----------------------------------------------------------------------------------
 
 
-def _exact(question: Line) -> Iterator[Line]:
+def _exact(question: Line, emit: Emit) -> None:
     """Epsilon first, then every other number that is known of the plan."""
     plan, delta = read(question["state"])
     guarantee = account(plan, delta)
-    yield {"kind": "epsilon", "epsilon": guarantee.epsilon(delta), "bound": guarantee.bound}
-    yield {
-        "kind": "theorems",
-        "bounds": guarantee.bounds(delta),
-        "bound": guarantee.bound,
-        "last_steps": guarantee.last_steps,
-        "hypotheses": list(guarantee.hypotheses),
-        "theorems": wording.THEOREMS,
-        "explanation": guarantee.explain(),
-    }
+    emit({"kind": "epsilon", "epsilon": guarantee.epsilon(delta), "bound": guarantee.bound})
+    emit(
+        {
+            "kind": "theorems",
+            "bounds": guarantee.bounds(delta),
+            "bound": guarantee.bound,
+            "last_steps": guarantee.last_steps,
+            "hypotheses": _hypotheses(plan, delta),
+            "theorems": wording.THEOREMS,
+            "explanation": guarantee.explain(),
+        }
+    )
     found = {name: _published(bound, delta) for name, bound in published.applicable(plan).items()}
-    yield {"kind": "published", "published": found}
-    yield {"kind": "lower", "lower": _lower(plan, delta)}
-    yield {"kind": "relations", "relations": _other_relations(plan, delta)}
+    emit({"kind": "published", "published": found})
+    emit({"kind": "lower", "lower": _lower(plan, delta)})
+    emit({"kind": "relations", "relations": _other_relations(plan, delta)})
+
+
+def _hypotheses(plan: Plan, delta: float) -> dict[str, list[str]]:
+    """What was checked for every theorem that says something about the plan."""
+    found = (
+        families.composed(plan),
+        families.shifted(plan, delta),
+        families.forgotten(plan, delta),
+    )
+    return {each.name: list(hypotheses_of(plan, each)) for each in found if each is not None}
 
 
 def _published(bound: published.PublishedBound, delta: float) -> Line:
@@ -178,36 +205,48 @@ def _paper(plan: Plan, delta: float) -> float:
         return math.nan
 
 
-def _along_steps(question: Line) -> Iterator[Line]:
+def _along_steps(question: Line, emit: Emit) -> None:
     """Every bound at each number of steps, the telling ones first; then where it gets flat."""
     plan, delta = read(question["state"])
     estimates = Estimates.of(plan, delta)
     known = _numbers(question.get("have"))
     wanted = [t for t in spread_out(steps_to_show(plan, estimates)) if t not in known]
-    yield {"kind": "grid", "x": steps_to_show(plan, estimates)}
+    emit({"kind": "grid", "x": steps_to_show(plan, estimates)})
+    found: dict[float, float] = {}
     for steps in wanted:
-        yield _point(steps, plan.replace(iterations=_whole(steps)), delta)
-    for steps in wanted:
-        yield {
-            "kind": "point",
-            "x": steps,
-            "y": {LOWER: _lower(plan.replace(iterations=_whole(steps)), delta)},
-        }
+        asked = plan.replace(iterations=_whole(steps))
+        line = _point(steps, asked, delta)
+        found[steps] = min(v for name, v in line["y"].items() if name != PAPER)
+        line["y"][LOWER] = _lower(asked, delta)
+        emit(line)
     if wanted or not known:
-        yield {"kind": "burn_in", "burn_in": _burn_in(plan, delta, steps_to_show(plan, estimates))}
+        emit(
+            {
+                "kind": "burn_in",
+                "burn_in": _burn_in(plan, delta, steps_to_show(plan, estimates), found),
+            }
+        )
 
 
-def _burn_in(plan: Plan, delta: float, grid: list[float]) -> float | None:
+def _burn_in(
+    plan: Plan, delta: float, grid: list[float], found: dict[float, float]
+) -> float | None:
     """From how many steps on epsilon is within 0.1 % of its limit; None if it has none."""
     if not (plan.hidden_state and plan.is_constant):
         return None
-    limit = account(plan.replace(iterations=math.inf), delta).epsilon(delta)
+
+    def epsilon(steps: float) -> float:
+        if steps not in found:
+            asked = plan.replace(iterations=_whole(steps))
+            found[steps] = account(asked, delta).epsilon(delta)
+        return found[steps]
+
+    limit = epsilon(math.inf)
     if not math.isfinite(limit):
         return None
 
     def grows(steps: float) -> bool:
-        found = account(plan.replace(iterations=int(steps)), delta).epsilon(delta)
-        return found < limit * (1 - _FLAT)
+        return epsilon(steps) < limit * (1 - _FLAT)
 
     finite = [t for t in grid if math.isfinite(t)]
     low, high = 0, len(finite) - 1
@@ -225,17 +264,13 @@ def _burn_in(plan: Plan, delta: float, grid: list[float]) -> float | None:
     return float(right)
 
 
-def _along_noise(question: Line) -> Iterator[Line]:
+def _along_noise(question: Line, emit: Emit) -> None:
     """Every bound at each noise multiplier around the plan's."""
     plan, delta = read(question["state"])
-    if not plan.noise_multiplier.is_constant or plan.noise_multiplier.largest(1) == 0:
-        return
-    here = plan.noise_multiplier.largest(1)
     known = _numbers(question.get("have"))
-    for factor in spread_out(list(_NOISES)):
-        noise = here * factor
+    for noise in spread_out(noises_to_show(plan)):
         if noise not in known:
-            yield _point(noise, plan.replace(noise_multiplier=noise), delta)
+            emit(_point(noise, plan.replace(noise_multiplier=noise), delta))
 
 
 def _point(x: float, plan: Plan, delta: float) -> Line:
@@ -243,21 +278,21 @@ def _point(x: float, plan: Plan, delta: float) -> Line:
     return {"kind": "point", "x": x, "y": {**found, PAPER: _paper(plan, delta)}}
 
 
-def _attacker(question: Line) -> Iterator[Line]:
+def _attacker(question: Line, emit: Emit) -> None:
     """What the best attack finds, at each rate of false alarms; rounded up."""
     plan, delta = read(question["state"])
     misses = account(plan, delta).tradeoff(FALSE_ALARMS)
-    yield {"kind": "attack", "x": FALSE_ALARMS, "y": (1 - misses).tolist()}
+    emit({"kind": "attack", "x": FALSE_ALARMS, "y": (1 - misses).tolist()})
 
 
 # -- backwards --------------------------------------------------------------------------------
 
 
-def _calibrated(question: Line) -> Iterator[Line]:
+def _calibrated(question: Line, emit: Emit) -> None:
     """The noise, steps or radius for a target epsilon."""
     plan, delta = read(question["state"])
     target = positive("epsilon", question.get("epsilon"))
-    searches: dict[str, Callable[[Plan, float, float], Plan]] = {
+    searches: dict[str, Callable[..., Plan]] = {
         "noise_multiplier": calibrate,
         "iterations": most_iterations,
         "radius": largest_radius,
@@ -265,16 +300,27 @@ def _calibrated(question: Line) -> Iterator[Line]:
     solve_for = question.get("solve_for")
     if solve_for not in searches:
         raise PlanError(f"solve_for must be one of {list(searches)}; found {solve_for!r:.40}.")
-    found = searches[solve_for](plan, target, delta)
-    yield {
-        "kind": "calibrated",
-        "solve_for": solve_for,
-        "plan": found.to_dict(),
-        "epsilon": account(found, delta).epsilon(delta),
+    read_off: dict[str, Callable[[Plan], float]] = {
+        "noise_multiplier": lambda tried: tried.noise_multiplier.largest(1),
+        "iterations": lambda tried: tried.iterations,
+        "radius": lambda tried: tried.diameter / 2,
     }
 
+    def progress(tried: Plan, epsilon: float) -> None:
+        emit({"kind": "try", "value": read_off[solve_for](tried), "epsilon": epsilon})
 
-def _for_table(question: Line) -> Iterator[Line]:
+    found = searches[solve_for](plan, target, delta, progress=progress)
+    emit(
+        {
+            "kind": "calibrated",
+            "solve_for": solve_for,
+            "plan": found.to_dict(),
+            "epsilon": account(found, delta).epsilon(delta),
+        }
+    )
+
+
+def _for_table(question: Line, emit: Emit) -> None:
     """A plan for a table of n records and d features, at a target epsilon."""
     from dplateau.estimators.planner import suggest_plan
 
@@ -288,7 +334,7 @@ def _for_table(question: Line) -> Iterator[Line]:
         epsilon=positive("epsilon", question.get("epsilon")),
         delta=delta,
     )
-    yield {"kind": "table", "plan": plan.to_dict(), "delta": delta}
+    emit({"kind": "table", "plan": plan.to_dict(), "delta": delta})
 
 
 # -- in what order ----------------------------------------------------------------------------
@@ -305,7 +351,7 @@ def spread_out(values: list[float]) -> list[float]:
     if not values:
         return []
     order, seen = [len(values) - 1, 0], {len(values) - 1, 0}
-    stride = len(values) - 1
+    stride = float(len(values) - 1)
     while len(seen) < len(values):
         stride = max(stride / 2, 1.0)
         for k in range(1, len(values)):
@@ -323,11 +369,12 @@ def _whole(steps: float) -> float:
 def _numbers(values: Any) -> set[float]:
     if not isinstance(values, list):
         return set()
-    read_one = {"inf": math.inf}
-    return {read_one.get(v, v) for v in values if v == "inf" or isinstance(v, (int, float))}
+    return {
+        math.inf if v == "inf" else v for v in values if isinstance(v, (int, float)) or v == "inf"
+    }
 
 
-_ANSWERS: dict[str, Callable[[Line], Iterator[Line]]] = {
+_ANSWERS: dict[str, Callable[[Line, Emit], None]] = {
     "quick": _quick,
     "exact": _exact,
     "steps": _along_steps,

@@ -12,8 +12,7 @@ from dplateau.explorer.questions import answer
 def _warm_up() -> None:
     for preset in presets.PRESETS:
         state = {"plan": preset.plan.to_dict(), "delta": preset.delta}
-        for _ in answer({"ask": "quick", "state": state}):
-            pass
+        answer({"ask": "quick", "state": state}, lambda _: None)
 
 
 _warm_up()

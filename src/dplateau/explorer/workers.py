@@ -12,7 +12,7 @@ import json
 import multiprocessing
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -38,7 +38,7 @@ class Limits:
         Questions that are answered at the same time.
     """
 
-    seconds: float = 60.0
+    seconds: float = 120.0
     megabytes: int = 2048
     workers: int = 2
 
@@ -69,7 +69,7 @@ class Pool:
         for _ in range(self.limits.workers):
             self._idle.append(await loop.run_in_executor(self._threads, self._start))
 
-    async def ask(self, question: dict[str, Any]) -> AsyncIterator[bytes]:
+    async def ask(self, question: dict[str, Any]) -> AsyncGenerator[bytes]:
         """Answer one question, a line of JSON at a time.
 
         Closing the iterator early kills the worker. Running out of time or memory is an answer,
@@ -89,7 +89,7 @@ class Pool:
         finally:
             self._slots.release()
 
-    async def _answer(self, question: dict[str, Any]) -> AsyncIterator[bytes]:
+    async def _answer(self, question: dict[str, Any]) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.limits.seconds
         worker = await self._take()

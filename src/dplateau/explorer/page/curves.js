@@ -25,10 +25,6 @@ export class Curve {
     this.exact.set(line.x, { ...this.exact.get(line.x), ...line.y });
   }
 
-  get have() {
-    return [...this.exact].filter(([, y]) => "lower" in y || !("needsLower" in this)).map(([x]) => x);
-  }
-
   names() {
     const all = new Set(Object.keys(this.quick.y));
     for (const y of this.exact.values()) for (const name of Object.keys(y)) all.add(name);

@@ -147,7 +147,7 @@ export class Figure {
     const shown = spec.series.filter((s) => !this.hidden.has(s.name) && s.points.some(([, y]) => Number.isFinite(numeric(y)) && y !== null));
     const wide = width >= 620;
     const height = Math.round(Math.max(250, Math.min(width * (spec.aspect || 0.52), 430)));
-    const box = { left: 58, right: width - (wide ? 158 : 14), top: 16, bottom: height - 46 };
+    const box = { left: 58, right: width - (wide ? 158 : 24), top: 16, bottom: height - 46 };
     this.box = box;
     const end = spec.x.infinity ? box.right - INFINITY_GAP : box.right;
     this.sx = scale(spec.x, box.left, end);
