@@ -24,11 +24,15 @@ _SPARE = 2.0  # a worker whose server is gone ends itself after this many times 
 
 
 def work(pipe: Connection, megabytes: int, seconds: float) -> None:
-    """Answer questions from ``pipe`` until it closes; an empty line ends each answer."""
+    """Answer questions from ``pipe`` until it closes.
+
+    An empty line says that the worker is ready, and ends each answer.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
     _bound_memory(megabytes)
     from dplateau.explorer.questions import answer
 
+    pipe.send_bytes(b"")  # ready
     while True:
         try:
             question = pipe.recv()

@@ -10,6 +10,7 @@ from dplateau.accounting.privacy_loss.conversions import check_delta
 from dplateau.errors import PlanError
 from dplateau.plan.batches import KINDS
 from dplateau.plan.plan import Plan
+from dplateau.plan.schedules import schedule
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,11 @@ def read(state: Any) -> tuple[Plan, float]:
     """The plan and the delta that the page describes, or a refusal that names the field."""
     if not isinstance(state, dict) or not isinstance(state.get("plan"), dict):
         raise refusal("The page sent no plan. Reload it.")
+    for name in ("step_size", "noise_multiplier"):  # a schedule does not know whose it is
+        try:
+            schedule(state["plan"].get(name))
+        except PlanError as trouble:
+            raise refusal(str(trouble), name) from None
     try:
         plan = Plan.from_dict(state["plan"])
         return plan, check_delta(state.get("delta"))
@@ -170,10 +176,10 @@ def read(state: Any) -> tuple[Plan, float]:
         ) from None
 
 
-def refusal(message: str) -> PlanError:
+def refusal(message: str, field: str = "") -> PlanError:
     """The same refusal, with the field that it is about in ``field``."""
     found = PlanError(message)
-    found.field = field_of(message)  # type: ignore[attr-defined]
+    found.field = field or field_of(message)  # type: ignore[attr-defined]
     return found
 
 

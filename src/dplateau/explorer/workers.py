@@ -21,6 +21,7 @@ from typing import Any
 
 from dplateau.explorer.answering import PRELOAD, work
 
+_TO_START = 120.0  # seconds that a worker may take to be ready, on a slow or busy machine
 _WAITING = 32  # questions that may wait for a worker; more are turned away
 
 
@@ -91,8 +92,8 @@ class Pool:
 
     async def _answer(self, question: dict[str, Any]) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limits.seconds
         worker = await self._take()
+        deadline = loop.time() + self.limits.seconds
         finished = False
         try:
             await loop.run_in_executor(self._threads, worker.pipe.send, question)
@@ -156,6 +157,8 @@ class Pool:
         there.close()
         worker = _Worker(process, here)
         self._all.add(worker)
+        if here.poll(_TO_START):  # a worker says when it is ready: the first one waits for imports
+            here.recv_bytes()
         return worker
 
     def _drop(self, worker: _Worker) -> None:

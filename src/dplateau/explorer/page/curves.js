@@ -126,7 +126,7 @@ export function stepsFigure(curve, state, epsilon, { log = true } = {}) {
   return {
     title: "ε against training steps",
     summary: `${flat} ${parts.map((p) => labelOf(p.name)).join(", then ")} wins.`,
-    rest: `${flat} Point at the figure, or use the arrow keys in it, to read values.`,
+    rest: `${flat} ${lines.some((l) => l.approximate) ? "Pale lines are approximate. " : ""}Point at the figure, or use the arrow keys in it, to read values.`,
     x: { label: "training steps", says: "After {} steps", scale: "log", kind: "steps", min: 1, max: Math.max(10, ...xs), infinity },
     y: { label: `ε at δ = ${short(state.delta)} (less is better)`, scale: log ? "log" : "linear", kind: "number", min, max },
     series: lines,
@@ -142,7 +142,7 @@ export function noiseFigure(curve, state, epsilon) {
   return {
     title: "ε against the noise multiplier",
     summary: "More noise, smaller ε.",
-    rest: "All else as in the plan.",
+    rest: `All else as in the plan.${lines.some((l) => l.approximate) ? " Pale lines are approximate." : ""}`,
     aspect: 0.75,
     x: { label: "noise multiplier", says: "With noise {}", scale: "log", kind: "number", min: Math.min(...xs, state.plan.noise_multiplier), max: Math.max(...xs, state.plan.noise_multiplier * 1.01) },
     y: { label: `ε at δ = ${short(state.delta)}`, scale: "log", kind: "number", min, max },

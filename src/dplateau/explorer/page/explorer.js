@@ -70,6 +70,7 @@ const quickly = new Latest(async ({ state: asked, since }) => {
     show();
   } catch (trouble) {
     if (!(trouble instanceof Refused)) { lost(trouble); return; }
+    if (trouble.line.kind === "stopped") { say(trouble.message); return; }
     valid = false;
     refuse(trouble.message, trouble.line.field);
   }
@@ -90,6 +91,10 @@ async function exactly() {
     jobs.push(ask({ ask: "exact", state: now }, (line) => {
       Object.assign(found, line);
       if (line.kind === "epsilon" && quick && Number.isFinite(quick.epsilon)) off = line.epsilon / quick.epsilon;
+      if (line.kind === "theorems") { // the curves go through the plan's own point
+        curve.steps.add({ x: now.plan.iterations, y: line.bounds });
+        if (typeof now.plan.noise_multiplier === "number") curve.noise.add({ x: now.plan.noise_multiplier, y: line.bounds });
+      }
       show();
     }, signal).then(() => { found.done = true; }));
   }
@@ -113,7 +118,8 @@ async function exactly() {
 }
 
 function along(what, curve, now, signal) {
-  return ask({ ask: what, state: now, have: [...curve.exact.keys()] }, (line) => {
+  const have = [...curve.exact].filter(([, y]) => (what === "steps" ? "lower" : "paper") in y).map(([x]) => x);
+  return ask({ ask: what, state: now, have }, (line) => {
     if (line.kind === "point") curve.add(line);
     if (line.kind === "burn_in") curve.burnIn = line.burn_in;
     show();
