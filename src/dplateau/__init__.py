@@ -37,6 +37,7 @@ _LAZY = {
     "PrivateQuantileRegressor": "dplateau.estimators",
     "Certificate": "dplateau.certificate.record",
     "audit": "dplateau.auditing",
+    "Ledger": "dplateau.ledger",
 }
 _LAZY_MODULES = {"published": "dplateau.accounting.published", "plots": "dplateau.report.plots"}
 

@@ -46,7 +46,7 @@ def _options(
 
 _INTERRUPTED = 130  # the exit code of what Ctrl-C ended
 
-_FAMILIES = ("account", "audit", "compare", "explore", "review", "train")
+_FAMILIES = ("account", "audit", "compare", "explore", "ledger", "review", "train")
 
 
 def main() -> None:

@@ -120,11 +120,29 @@ def train(
     ] = None,
     separator: Separator = None,
     header: Header = False,
+    ledger: Annotated[
+        str | None, typer.Option(help="The ledger that keeps this data set's budget.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="The data set's name in the ledger; with --ledger.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Keep a private resume file there while training.")
+    ] = None,
+    refund: Annotated[
+        bool,
+        typer.Option(
+            "--refund",
+            help="First give back what a run that died had reserved, if --checkpoint proves that "
+            "it released nothing.",
+        ),
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a private model on a table; write it with its certificate, and nothing private."""
     from dplateau.certificate import wording
+    from dplateau.cli.ledger import held_back
     from dplateau.tables.encoding import columns_used, load_schema
     from dplateau.tables.reading import read_table
     from dplateau.tables.table_model import TableModel
@@ -139,13 +157,21 @@ def train(
     facts = load_schema(schema)
     used = columns_used(facts)
     wanted = [*used, *([target] if target not in used else [])]
-    with reserved(out, force=force) as place:
+    counted = relation == ADD_OR_REMOVE_ONE and records is None
+    proof = checkpoint if refund else None
+    # Out's place is taken and the budget held back before any row is read.
+    with (
+        reserved(out, force=force) as place,
+        held_back(ledger, dataset, epsilon, delta, counted, proof) as reservation,
+    ):
         trained = TableModel.train(
             read_table(table, wanted, separator=separator, header=header),
             facts,
             target,
             rows=rows,
             model=model,
+            reservation=reservation,
+            checkpoint=checkpoint,
             epsilon=epsilon,
             delta=delta,
             neighboring_relation=relation,

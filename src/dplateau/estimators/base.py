@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,21 @@ _AFTER_THE_FACT = (
 )
 _CHOSEN = "Leave it out to have it chosen."
 _FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+
+
+class Reserved(Protocol):
+    """Budget held back by a ledger (`dplateau.ledger.Reservation`)."""
+
+    def confirm(self, plan: Plan, counting: Counting) -> None: ...
+    def settle(self, certificate: Certificate) -> None: ...
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What `fit` takes beside the records."""
+
+    reservation: Reserved | None = None
+    checkpoint: str | Path | None = None
 
 
 # A dataclass writes the constructor: keyword-only, and storing is all it does.
@@ -232,12 +248,14 @@ class PrivateLinearModel(BaseEstimator):
 
     # -- the fit --------------------------------------------------------------------------------
 
-    def _train(self, X: Any, y: Any) -> None:
+    def _train(self, X: Any, y: Any, options: FitOptions) -> None:
         """Run the plan on validated data; ``weights_``: the features' first, intercept's last."""
         warn_of_surroundings(self.epsilon)
         counting = self._counting()
         plan = self._plan_for(X, counting.count)
         assert plan.loss is not None
+        if options.reservation is not None:  # no step before the ledger has agreed to the plan
+            options.reservation.confirm(plan, counting)
         released = release(
             plan,
             plan.loss,
@@ -246,17 +264,19 @@ class PrivateLinearModel(BaseEstimator):
             random_state=self.random_state,
             progress=self.progress,
             time_budget=self.time_budget,
+            checkpoint=options.checkpoint,
         )
-        self.plan_ = released.plan
-        self.n_iter_ = released.iterations_run
-        self.certificate_ = Certificate.of(
+        certificate = Certificate.of(
             released,
             self.delta,  # type: ignore[arg-type]
             counting=counting,
             facts=self._facts(),
             not_covered=(_AFTER_THE_FACT,) if counting.count and self.epsilon is None else (),
         )
-        self.weights_ = released.weights
+        if options.reservation is not None:  # entered first, then shown
+            options.reservation.settle(certificate)
+        self.plan_, self.n_iter_ = released.plan, released.iterations_run
+        self.certificate_, self.weights_ = certificate, released.weights
 
     def _facts(self) -> dict[str, Any]:
         """What predictions depend on beside the weights and the plan, for the certificate."""

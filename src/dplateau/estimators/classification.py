@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from dplateau.errors import DataError, PlanError
-from dplateau.estimators.base import Array, PrivateLinearModel
+from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
 from dplateau.estimators.inputs import present
 from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
 from dplateau.training.data import which_exist
@@ -48,7 +49,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         except TypeError:  # mixed types have no order
             return tuple(labels)
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reservation: Reserved | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> Any:
         """Train on the records; only the last iterate and its certificate are kept.
 
         Parameters
@@ -59,13 +67,18 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         y : array of shape (records,)
             Labels among ``classes``; any other is refused, so clean them against the public
             classes first. A record without a label (None, NaN) contributes nothing.
+        reservation : Reservation, optional
+            Budget that a ledger holds back for this fit: the plan is bought from it before the
+            first step, and the certificate entered before the model can be seen.
+        checkpoint : path, optional
+            Keep a private resume file there: see `dplateau.release`.
         """
         self._check_facts()
         labels = self._labels()
         X, y = self._records(X, y)
         if which_exist(y).any():
             check_classification_targets(present(y))
-        self._train(X, y)
+        self._train(X, y, FitOptions(reservation, checkpoint))
         self.classes_ = np.array(labels)
         return self
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from dplateau.errors import PlanError, as_number
-from dplateau.estimators.base import Array, PrivateLinearModel
+from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
 from dplateau.estimators.inputs import as_numbers
 from dplateau.plan.losses import Huber, Loss, SmoothedPinball
 
@@ -39,7 +40,14 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             )
         return (low + high) / 2, (high - low) / 2
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reservation: Reserved | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> Any:
         """Train on the records; only the last iterate and its certificate are kept.
 
         Parameters
@@ -50,12 +58,17 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         y : array of shape (records,)
             Targets, clipped to ``target_bounds``; a record whose target is not finite contributes
             nothing.
+        reservation : Reservation, optional
+            Budget that a ledger holds back for this fit: the plan is bought from it before the
+            first step, and the certificate entered before the model can be seen.
+        checkpoint : path, optional
+            Keep a private resume file there: see `dplateau.release`.
         """
         self._check_facts()
         middle, half = self._range()
         X, y = self._records(X, y)
         targets = np.clip((as_numbers(y) - middle) / half, -1.0, 1.0)
-        self._train(X, targets)
+        self._train(X, targets, FitOptions(reservation, checkpoint))
         return self
 
     def _facts(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from dplateau.estimators.base import PrivateLinearModel
 from dplateau.tables import MODELS
 from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
 from dplateau.tables.encoding import PublicTableEncoder, load_schema
+
+if TYPE_CHECKING:
+    from dplateau.ledger import Reservation
 
 # Parameters of estimators that the plan's loss holds, so that no file repeats them.
 _OF_THE_LOSS = {"quantile": "quantile", "width": "width", "residual_clip": "threshold"}
@@ -48,6 +51,8 @@ class TableModel:
         *,
         rows: str = "auto",
         model: str | None = None,
+        reservation: Reservation | None = None,
+        checkpoint: str | Path | None = None,
         **options: Any,
     ) -> TableModel:
         """Train on a table with named columns.
@@ -67,6 +72,10 @@ class TableModel:
             How rows are scaled: see `PublicTableEncoder`.
         model : {"logistic", "svm", "linear", "quantile"}, optional
             Another estimator for such a column.
+        reservation : Reservation, optional
+            Budget that a ledger holds back for this training: see `dplateau.Ledger`.
+        checkpoint : path, optional
+            A private resume file: see `dplateau.release`.
         **options
             Parameters of the estimator: ``epsilon``, ``delta`` and so on.
         """
@@ -76,9 +85,16 @@ class TableModel:
         features = encoder.transform(table)
         if features.shape[0] == 0:
             raise DataError("the table has no rows to train on. Check that it is the right file.")
-        estimator.fit(features, column.targets(cells))
+        estimator.fit(
+            features,
+            column.targets(cells),
+            reservation=None if reservation is None else reservation.confirming(),
+            checkpoint=checkpoint,
+        )
         trained = cls(estimator, encoder, target)
         estimator.certificate_ = estimator.certificate_.bound_to(trained.to_dict())
+        if reservation is not None:  # entered first, then shown
+            reservation.settle(estimator.certificate_)
         return trained
 
     @property

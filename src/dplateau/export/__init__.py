@@ -1,0 +1,1 @@
+"""Certified models in the formats of others: a registry, dp_accounting, scikit-learn, ONNX."""

@@ -1,0 +1,99 @@
+"""dp_accounting's events as JSON, and the event of a plan.
+
+An event describes what a plan releases if *every* iterate is shown, which is all that dp_accounting
+knows how to price: reading it back gives the composition price, never less than the certificate's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attr
+from dp_accounting import dp_event
+
+from dplateau.errors import DataError, PlanError
+from dplateau.plan import batches as kinds
+from dplateau.plan.plan import Plan
+
+_DEEPEST = 20  # levels of events within events
+
+
+def event_of(plan: Plan) -> dp_event.DpEvent:
+    """What running the plan with every iterate released is to dp_accounting.
+
+    See docs/theory.md#section-3. dp_accounting scales the noise of an event by the sensitivity of
+    what it is added to, and that of a sampled one by what a single record adds.
+
+    Examples
+    --------
+    >>> import dplateau as dp
+    >>> plan = dp.Plan(records=1000, batches=dp.Poisson(10), iterations=50, step_size=0.1,
+    ...                noise_multiplier=2.0, lipschitz=1.0, smoothness=0.25)
+    >>> event_of(plan).count, event_of(plan).event.sampling_probability
+    (50, 0.01)
+    """
+    if math.isinf(plan.iterations):
+        raise PlanError(
+            "a plan of any number of steps has no composition price, so dp_accounting has no event "
+            "for it. Export the plan as it was run, with its number of steps."
+        )
+    if not plan.noise_multiplier.is_constant:
+        noises = plan.noise_multiplier.values(0, int(plan.iterations))
+        least = float(noises.min())
+    else:
+        least = plan.noise_multiplier.largest(1)
+    steps, batches = int(plan.iterations), plan.batches
+    if isinstance(batches, kinds.Poisson):
+        one = dp_event.PoissonSampledDpEvent(
+            plan.inclusion_probability, dp_event.GaussianDpEvent(least)
+        )
+        return dp_event.SelfComposedDpEvent(one, steps)
+    scaled = dp_event.GaussianDpEvent(least * plan.lipschitz / plan.sensitivity)
+    if isinstance(batches, kinds.FixedSize):
+        drawn = dp_event.SampledWithoutReplacementDpEvent(
+            plan.records, int(plan.batch_size), scaled
+        )
+        return dp_event.SelfComposedDpEvent(drawn, steps)
+    # every record takes part once an epoch, wherever it stands in it
+    hits = math.ceil(steps / batches.per_epoch(plan.records))
+    return dp_event.SelfComposedDpEvent(scaled, hits)
+
+
+def event_to_dict(event: dp_event.DpEvent) -> dict[str, Any]:
+    """An event and all inside it as plain JSON values."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dp_event.DpEvent):
+            return event_to_dict(value)
+        if isinstance(value, (list, tuple)):
+            return [plain(item) for item in value]
+        return value
+
+    fields = {field.name: plain(getattr(event, field.name)) for field in attr.fields(type(event))}
+    return {"event": type(event).__name__, **fields}
+
+
+def event_from_dict(stored: Any, depth: int = 0) -> dp_event.DpEvent:
+    """The inverse of `event_to_dict`; what is not an event of dp_accounting is refused."""
+    if isinstance(stored, dict) and "event" not in stored and "dp_event" in stored:
+        stored = stored["dp_event"]  # a file of `dplateau export --format dp_accounting`
+    if not isinstance(stored, dict) or depth > _DEEPEST:
+        raise DataError("this is not a dp_accounting event, as `dplateau export` writes it.")
+    rest = dict(stored)
+    name = rest.pop("event", None)
+    kind = getattr(dp_event, name, None) if isinstance(name, str) else None
+    if not (isinstance(kind, type) and issubclass(kind, dp_event.DpEvent)):
+        raise DataError(f"dp_accounting has no event {name!r:.60}.")
+
+    def restored(value: Any) -> Any:
+        if isinstance(value, dict):
+            return event_from_dict(value, depth + 1)
+        if isinstance(value, list):
+            return [restored(item) for item in value]
+        return value
+
+    try:
+        return kind(**{key: restored(value) for key, value in rest.items()})
+    except (TypeError, ValueError) as trouble:
+        raise DataError(f"{name} has other fields than these ({trouble}).") from None

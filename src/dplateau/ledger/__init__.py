@@ -1,0 +1,25 @@
+"""Budgets of data sets over many releases: reserved, spent, chained, checked."""
+
+from dplateau.ledger.budget import Remaining
+from dplateau.ledger.ledger import Ledger
+from dplateau.ledger.mechanisms import (
+    GaussianQuery,
+    LaplaceQuery,
+    Mechanism,
+    Several,
+    Stated,
+    Training,
+)
+from dplateau.ledger.reservation import Reservation
+
+__all__ = [
+    "GaussianQuery",
+    "LaplaceQuery",
+    "Ledger",
+    "Mechanism",
+    "Remaining",
+    "Reservation",
+    "Several",
+    "Stated",
+    "Training",
+]

@@ -1,0 +1,104 @@
+"""Checking a ledger: the chain, the balances, and every price computed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dplateau.certificate.verify import Check
+from dplateau.errors import DataError, PlanError
+from dplateau.ledger import budget
+from dplateau.ledger.budget import RELEASED, Account, Charge, Decision, Pool
+from dplateau.ledger.chain import Link, breaks
+from dplateau.ledger.mechanisms import mechanism_from_dict
+
+_TOLERANCE = 1e-5  # two machines may differ in the last digits of a numerical composition
+
+
+def checks(
+    links: Sequence[Link], last: tuple[int, str], head: str | None, *, prices: bool
+) -> Iterator[Check]:
+    """Every check of a ledger, passed or not."""
+    broken = list(breaks(links, last))
+    found = "; ".join(broken[:5]) if broken else f"{len(links)} events, each tied to the last"
+    yield Check("chain", not broken, found)
+    if head is None:
+        text = "no earlier hash was given to compare with (--head)"
+        yield Check("head", True, text, checked=False)
+    else:
+        known = any(link.hash == head for link in links)
+        yield Check("head", known, "is in the chain" if known else "is not in this chain")
+    accounts: dict[str, Account] = {}
+    wrong: list[str] = []
+    for link in links:
+        try:
+            wrong += _event(link, accounts, prices=prices)
+        except (KeyError, ValueError, TypeError, IndexError, AssertionError) as trouble:
+            wrong.append(f"event {link.sequence} is not one that a ledger writes ({trouble})")
+            break
+    found = "; ".join(wrong[:5]) if wrong else "every release was within what was left"
+    yield Check("balances", not wrong, found)
+    if not prices:
+        yield Check("prices", True, "not computed anew", checked=False)
+
+
+def _event(link: Link, accounts: dict[str, Account], *, prices: bool) -> Iterator[str]:
+    body = link.read()
+    name = body["dataset"]
+    if body["event"] == "init":
+        if name in accounts:
+            yield f"event {link.sequence} opens {name!r} a second time"
+        accounts[name] = budget.opened(body)
+        return
+    before = accounts[name]
+    accounts[name] = budget.applied(before, body)
+    if body["event"] == "refund":
+        if before.entries[body["entry"]].status == RELEASED:
+            yield f"event {link.sequence} gives back what was released"
+        return
+    charge = Charge(*body["charge"])
+    number = body["entry"] if body["entry"] in before.entries else None
+    inside = body.get("pool") is None and charge.kind == before.pool.shape
+    if before.plans == budget.ADAPTIVE and inside and not before.fits(charge, number):
+        yield f"event {link.sequence} spends more than was left"
+    if prices and (body.get("mechanism") or body["event"] == "reserve"):
+        yield from _price(link.sequence, before, body, number)
+
+
+def _price(
+    sequence: int, before: Account, body: dict[str, Any], number: int | None
+) -> Iterator[str]:
+    """The decision made again: what is recorded must not be cheaper, nor leave more."""
+    try:
+        decision = _again(before, body, number)
+    except (PlanError, DataError) as trouble:
+        yield f"event {sequence} would be refused today ({trouble})"
+        return
+    charge, pool = Charge(*body["charge"]), body.get("pool")
+    cheaper = charge.kind == decision.charge.kind and not (
+        charge.amount >= decision.charge.amount * (1 - _TOLERANCE)
+        and charge.failure >= decision.charge.failure * (1 - _TOLERANCE)
+    )
+    wider = pool is not None and (decision.pool is None or not _within(Pool(*pool), decision.pool))
+    if cheaper or wider or charge.kind != decision.charge.kind:
+        yield f"event {sequence} is not charged what its release costs"
+
+
+def _again(before: Account, body: dict[str, Any], number: int | None) -> Decision:
+    if body["event"] == "reserve":
+        return before.reserve(*body["requested"], counted=body["counted"])
+    if body["event"] == "settle" and number is not None:
+        entry = before.entries[number]
+        if entry.mechanism == body["mechanism"]:
+            return Decision(entry.charge)
+    return before.buy(mechanism_from_dict(body["mechanism"]), number)
+
+
+def _within(recorded: Pool, allowed: Pool) -> bool:
+    return recorded.shape == allowed.shape and (
+        recorded.amount <= allowed.amount * (1 + _TOLERANCE)
+        and recorded.failure <= allowed.failure * (1 + _TOLERANCE)
+    )
+
+
+__all__ = ["checks"]

@@ -1,0 +1,453 @@
+"""What one release costs, in the three currencies a ledger reckons with.
+
+A release is priced by a *dominating pair*, held as a privacy loss distribution; by ``(mu, phi)``,
+the Gaussian trade-off function with a failure ``phi`` that it is no easier to attack than; and by
+one stated ``(epsilon, delta)``. Theory, section 19.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from dp_accounting.pld import common, privacy_loss_distribution
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from dplateau.accounting.guarantee import Guarantee, account
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
+from dplateau.accounting.privacy_loss.profiles import PLD, Gaussian
+from dplateau.accounting.record_count import PrivateCount
+from dplateau.errors import PlanError, non_negative, positive, probability, whole
+from dplateau.plan.plan import Plan
+
+Vector = NDArray[np.float64]
+
+_CELLS = 600  # of the epsilon axis on which two privacy profiles are compared
+_SAFE = 1 + 1e-9  # beyond what double precision can err
+
+
+class Mechanism(ABC):
+    """One release, or several at once, as an accountant sees it: never any data."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def dominating_pair(self, interval: float) -> PLD:
+        """Its dominating pair, rounded to the safe side on a grid of that spacing."""
+
+    def pld(self, interval: float) -> PLD:
+        """`dominating_pair`, worked out once."""
+        return _remembered(json.dumps(self.to_dict(), sort_keys=True), interval)
+
+    @abstractmethod
+    def stated(self, delta: float) -> tuple[float, float]:
+        """An ``(epsilon, delta)`` it satisfies: at its own delta, else at the one given."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """What prices it again, as plain JSON values."""
+
+    @property
+    def pure(self) -> bool:
+        """Whether all that is known of it is an epsilon (and a chance of failure)."""
+        return False
+
+    def gaussian(self, failure: float, interval: float) -> tuple[float, float]:
+        """``(mu, phi)`` with ``phi <= failure``: no easier to attack than ``mu``-GDP that fails.
+
+        See docs/theory.md#section-19. ``mu`` is infinite where there is none.
+        """
+        key = json.dumps(self.to_dict(), sort_keys=True)
+        return _remembered_gaussian(key, failure, interval), failure
+
+    @property
+    def words(self) -> str:
+        """The release in a few words."""
+        return self.kind
+
+
+def least_gaussian(pld: PLD, failure: float) -> float:
+    """The least ``mu`` such that ``mu``-GDP with that failure dominates a distribution.
+
+    See docs/theory.md#section-19.
+
+    Both privacy profiles fall, so it is enough that the left end of every cell lies below the
+    right end of the other's; beyond the last cell the failure alone is enough.
+    """
+    top = float(pld.get_epsilon_for_delta(failure)) if failure > 0 else math.inf
+    if not math.isfinite(top):
+        return math.inf
+    edges = np.linspace(0.0, top * _SAFE, _CELLS + 1)
+    found = np.asarray(pld.get_delta_for_epsilon(edges[:-1])) * _SAFE
+    needed = np.clip((found - failure) / (1 - failure), 0.0, 1.0)
+
+    def enough(mu: float) -> bool:
+        return bool(np.all(_gaussian_profile(mu, edges[1:]) / _SAFE >= needed))
+
+    if top <= 0.0 or enough(1e-12):
+        return 1e-12
+    low, high = 0.0, 1.0
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > 1e6:
+            return math.inf
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _gaussian_profile(mu: float, epsilons: Vector) -> Vector:
+    """``delta(epsilon)`` of ``mu``-GDP, rounded down where it cancels."""
+    tail = np.asarray(ndtr(-epsilons / mu + mu / 2))
+    with np.errstate(over="ignore", invalid="ignore"):
+        other = np.exp(np.minimum(epsilons, 700.0)) * ndtr(-epsilons / mu - mu / 2)
+    return np.asarray(np.maximum(tail - other - 1e-15 * tail, 0.0))
+
+
+@dataclass(frozen=True)
+class Stated(Mechanism):
+    """A release of which only its ``(epsilon, delta)`` is known.
+
+    See docs/theory.md#section-19.
+
+    Examples
+    --------
+    >>> Stated(1.0, 1e-6).stated(0.5)
+    (1.0, 1e-06)
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    kind: ClassVar[str] = "stated"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", non_negative("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", probability("delta", self.delta, closed=True))
+
+    def dominating_pair(self, interval: float) -> PLD:
+        return privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(self.epsilon, self.delta), interval
+        )
+
+    def stated(self, delta: float) -> tuple[float, float]:
+        return self.epsilon, self.delta
+
+    @property
+    def pure(self) -> bool:
+        return True
+
+    def gaussian(self, failure: float, interval: float) -> tuple[float, float]:
+        """``-2 Phi^-1(1/(1 + e^epsilon))``: the Gaussian that meets randomised response."""
+        return randomised_response(self.epsilon), self.delta
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "epsilon": self.epsilon, "delta": self.delta}
+
+    @property
+    def words(self) -> str:
+        return f"stated as ({self.epsilon:g}, {self.delta:g})"
+
+
+def randomised_response(epsilon: float) -> float:
+    """The least ``mu`` whose Gaussian dominates every ``epsilon``-private mechanism.
+
+    See docs/theory.md#section-19.
+
+    Examples
+    --------
+    >>> round(randomised_response(1.0), 4)
+    1.232
+    """
+    return -2 * float(ndtri(1 / (1 + math.exp(min(epsilon, 500.0))))) * _SAFE
+
+
+@dataclass(frozen=True)
+class GaussianQuery(Mechanism):
+    """Numbers released with Gaussian noise, ``count`` times.
+
+    Parameters
+    ----------
+    sigma, sensitivity : float
+        The noise's standard deviation, and by how much (in Euclidean norm) one unit of the data
+        set can change the numbers under the data set's own neighbouring relation.
+    """
+
+    sigma: float
+    sensitivity: float = 1.0
+    count: int = 1
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", positive("sigma", self.sigma))
+        object.__setattr__(self, "sensitivity", positive("sensitivity", self.sensitivity))
+        object.__setattr__(self, "count", whole("count", self.count))
+
+    @property
+    def mu(self) -> float:
+        """All of them together are ``mu``-GDP."""
+        return self.sensitivity / self.sigma * math.sqrt(self.count)
+
+    def dominating_pair(self, interval: float) -> PLD:
+        return gaussian_pld(self.mu, interval)
+
+    def stated(self, delta: float) -> tuple[float, float]:
+        return gdp_epsilon(self.mu, delta), delta
+
+    def gaussian(self, failure: float, interval: float) -> tuple[float, float]:
+        return self.mu, 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "sigma": self.sigma,
+            "sensitivity": self.sensitivity,
+            "count": self.count,
+        }
+
+    @property
+    def words(self) -> str:
+        return f"Gaussian noise, sigma/sensitivity {self.sigma / self.sensitivity:g}{_times(self)}"
+
+
+@dataclass(frozen=True)
+class LaplaceQuery(Mechanism):
+    """Numbers released with Laplace noise, ``count`` times: ``sensitivity`` in the sum norm."""
+
+    scale: float
+    sensitivity: float = 1.0
+    count: int = 1
+    kind: ClassVar[str] = "laplace"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive("scale", self.scale))
+        object.__setattr__(self, "sensitivity", positive("sensitivity", self.sensitivity))
+        object.__setattr__(self, "count", whole("count", self.count))
+
+    def dominating_pair(self, interval: float) -> PLD:
+        one = privacy_loss_distribution.from_laplace_mechanism(
+            self.scale, self.sensitivity, value_discretization_interval=interval
+        )
+        return one.self_compose(self.count)
+
+    def stated(self, delta: float) -> tuple[float, float]:
+        return self.count * self.sensitivity / self.scale, 0.0
+
+    @property
+    def pure(self) -> bool:
+        return True
+
+    def gaussian(self, failure: float, interval: float) -> tuple[float, float]:
+        whole_mu = randomised_response(self.stated(0.5)[0])
+        return min(whole_mu, math.sqrt(self.count) * self._one), 0.0
+
+    @property
+    def _one(self) -> float:
+        return randomised_response(self.sensitivity / self.scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "scale": self.scale,
+            "sensitivity": self.sensitivity,
+            "count": self.count,
+        }
+
+    @property
+    def words(self) -> str:
+        return f"Laplace noise, scale/sensitivity {self.scale / self.sensitivity:g}{_times(self)}"
+
+
+def _times(query: GaussianQuery | LaplaceQuery) -> str:
+    return "" if query.count == 1 else f", {query.count} times"
+
+
+@dataclass(frozen=True)
+class Training(Mechanism):
+    """The last iterate of a plan; with a private count of the records before it, if there was one.
+
+    Parameters
+    ----------
+    plan : Plan
+        Accounted under the data set's relation: see `under`.
+    delta : float
+        Where its epsilon is stated, the count's delta included.
+    count : PrivateCount, optional
+        The count that chose the plan.
+    promised : float
+        With a count: the epsilon that holds whatever the count would have been.
+    """
+
+    plan: Plan
+    delta: float
+    count: PrivateCount | None = None
+    promised: float = 0.0
+    kind: ClassVar[str] = "training"
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        delta = self.delta if self.count is None else self.count.delta_left(self.delta)
+        return account(self.plan, delta)
+
+    @property
+    def uniform(self) -> Stated:
+        """What is promised of count and training whatever the count is (theory, section 13)."""
+        return Stated(self.stated(self.delta)[0], self.delta)
+
+    def dominating_pair(self, interval: float) -> PLD:
+        if self.count is not None:  # a plan chosen by the count: its own pair is one of many
+            return self.uniform.pld(interval)
+        try:
+            return self.guarantee.pld(interval)
+        except PlanError:  # losses so large that the grid does not hold them
+            return self.uniform.pld(interval)
+
+    def stated(self, delta: float) -> tuple[float, float]:
+        own = self.guarantee.epsilon(self.guarantee.reference_delta)
+        if self.count is not None:
+            own = max(self.count.epsilon + own, self.promised)
+        return own, self.delta
+
+    def gaussian(self, failure: float, interval: float) -> tuple[float, float]:
+        """The count's charge and the training's: one after the other, the second chosen freely."""
+        if self.count is not None:
+            counted = randomised_response(self.count.epsilon)
+            rest = max(failure - self.count.delta, 0.0)
+            mu, phi = Training(self.plan, self.guarantee.reference_delta).gaussian(rest, interval)
+            return math.hypot(counted, mu), self.count.delta + phi
+        price = self.guarantee.winner(self.guarantee.reference_delta)[0].price
+        if isinstance(price, Gaussian):
+            return price.mu, 0.0
+        return super().gaussian(failure, interval)
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "kind": self.kind,
+            "plan": self.plan.to_dict(),
+            "delta": self.delta,
+        }
+        if self.count is not None:
+            found["count"] = {"epsilon": self.count.epsilon, "delta": self.count.delta}
+            found["promised"] = self.promised
+        return found
+
+    @property
+    def words(self) -> str:
+        steps = self.plan.iterations
+        length = "any number of" if math.isinf(steps) else f"{steps:,}"
+        return f"a model trained for {length} steps"
+
+
+@dataclass(frozen=True)
+class Several(Mechanism):
+    """Releases that belong together, such as the steps of another library's accountant."""
+
+    parts: tuple[Mechanism, ...]
+    kind: ClassVar[str] = "several"
+
+    def dominating_pair(self, interval: float) -> PLD:
+        return composed([part.pld(interval) for part in self.parts])
+
+    def stated(self, delta: float) -> tuple[float, float]:
+        pairs = [part.stated(delta / len(self.parts)) for part in self.parts]
+        return sum(epsilon for epsilon, _ in pairs), min(1.0, sum(d for _, d in pairs))
+
+    @property
+    def pure(self) -> bool:
+        return all(part.pure for part in self.parts)
+
+    def gaussian(self, failure: float, interval: float) -> tuple[float, float]:
+        pairs = [part.gaussian(failure / len(self.parts), interval) for part in self.parts]
+        apart = math.sqrt(sum(mu**2 for mu, _ in pairs))
+        return apart, sum(phi for _, phi in pairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
+
+    @property
+    def words(self) -> str:
+        return "; ".join(part.words for part in self.parts)
+
+
+def gaussian_pld(mu: float, interval: float) -> PLD:
+    """The distribution of ``mu``-GDP on a grid."""
+    return Gaussian(mu).pld(interval)
+
+
+def composed(plds: Sequence[PLD]) -> PLD:
+    """The privacy loss of several releases whose pairs were fixed beforehand: losses add up.
+
+    See docs/theory.md#section-19.
+    """
+    total = plds[0]
+    for pld in plds[1:]:
+        total = total.compose(pld)
+    return total
+
+
+def as_gaussian(epsilon: float, delta: float) -> float:
+    """The ``mu`` that a release of this target will most likely cost."""
+    return gdp_of(epsilon, delta)
+
+
+def under(plan: Plan, relation: str) -> Plan:
+    """The plan accounted under another neighbouring relation, or a refusal."""
+    if plan.neighboring_relation == relation:
+        return plan
+    try:
+        return plan.replace(neighboring_relation=relation)
+    except PlanError as trouble:
+        raise PlanError(
+            f"this release is private under {plan.neighboring_relation!r}; the data set's budget "
+            f"is kept under {relation!r}, where its plan has no price ({trouble}). Train with "
+            f"neighboring_relation={relation!r} (--relation)."
+        ) from None
+
+
+def _training(stored: dict[str, Any]) -> Training:
+    count = stored.get("count")
+    return Training(
+        Plan.from_dict(stored["plan"]),
+        stored["delta"],
+        None if count is None else PrivateCount(count["epsilon"], count["delta"]),
+        stored.get("promised", 0.0),
+    )
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Mechanism]] = {
+    Stated.kind: lambda found: Stated(found["epsilon"], found["delta"]),
+    GaussianQuery.kind: lambda found: GaussianQuery(
+        found["sigma"], found["sensitivity"], found["count"]
+    ),
+    LaplaceQuery.kind: lambda found: LaplaceQuery(
+        found["scale"], found["sensitivity"], found["count"]
+    ),
+    Training.kind: _training,
+    Several.kind: lambda found: Several(tuple(map(mechanism_from_dict, found["parts"]))),
+}
+
+
+def mechanism_from_dict(stored: dict[str, Any]) -> Mechanism:
+    """The inverse of `Mechanism.to_dict`."""
+    kind = stored.get("kind")
+    if kind not in _READERS:
+        raise PlanError(f"a release of kind {kind!r} is unknown; known are {sorted(_READERS)}.")
+    return _READERS[kind](stored)
+
+
+@functools.lru_cache(maxsize=64)
+def _remembered(stored: str, interval: float) -> PLD:
+    return mechanism_from_dict(json.loads(stored)).dominating_pair(interval)
+
+
+@functools.lru_cache(maxsize=256)
+def _remembered_gaussian(stored: str, failure: float, interval: float) -> float:
+    return least_gaussian(_remembered(stored, interval), failure)
