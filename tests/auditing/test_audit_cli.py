@@ -101,8 +101,8 @@ def test_trained_model_is_audited_by_its_certificate(dplateau, tmp_path):
     plan = dp.Plan.from_json(write_plan(tmp_path).read_text()).replace(loss=loss, data_norm=1.0)
     X, y = np.eye(20)[:, :3], np.arange(20) % 2
     dp.run(plan, loss, X, y, certificate=tmp_path / "certificate.json", delta=1e-3)
-    page = tmp_path / "audit.html"
-    code, out, _ = dplateau(tmp_path, "--repeats", 40, "--json", "--html", page)
+    page = tmp_path / "audit.json"
+    code, out, _ = dplateau(tmp_path, "--repeats", 40, "--json", "--out", page)
     found = json.loads(out)
     assert (code, found["delta"]) == (0, 1e-3)
     assert found["plan"] == plan.to_dict()
@@ -136,7 +136,7 @@ def test_violation_has_exit_code_one(dplateau, tmp_path, monkeypatch, reference_
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("not json", "not a readable JSON"), ("[]", "no JSON object"), ("{}", "schema")],
+    [("not json", "not valid JSON"), ("[]", "no JSON object"), ("{}", "schema")],
 )
 def test_what_is_no_plan_is_refused_in_one_line(dplateau, tmp_path, text, words):
     file = tmp_path / "plan.json"

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import dplateau as dp
-from dplateau.auditing.section import Section
 from dplateau.certificate.record import Certificate
 from oracles.runs import Run
 
@@ -28,6 +27,9 @@ def certificate():
     return Certificate.of(Run(plan, np.array([0.5, 2.0]), 40), 1e-6)
 
 
+UNCHECKED = 3
+
+
 @pytest.fixture
 def folder(certificate, tmp_path):
     certificate.write(tmp_path / "certificate.json")
@@ -43,10 +45,11 @@ def test_verify_accepts_what_was_issued(dplateau, folder):
 
 
 def test_verify_speaks_json(dplateau, folder, certificate):
-    code, out, _ = dplateau("verify", folder, "--json")
+    code, out, _ = dplateau("verify", folder, folder / "weights.npy", "--json")
     found = json.loads(out)
     assert code == 0
-    assert found["verified"] is True
+    assert found["verified"] is found["complete"] is True
+    assert found["vouched_for_by"] is None
     assert found["epsilon"] == certificate.epsilon
     assert {check["name"] for check in found["checks"]} >= {"text", "steps", "epsilon"}
 
@@ -124,48 +127,109 @@ def test_report_refuses_another_model_in_the_directory(dplateau, folder):
     assert "FAIL model" in out
 
 
-def test_an_audit_can_be_shown_in_the_report(dplateau, folder, certificate):
-    section = folder / "audit.html"
-    plan = certificate.plan.fingerprint()
-    section.write_text(Section("consistent", plan, "<h2>Audit</h2>").html)
-    code, _, _ = dplateau("report", folder, "--audit", section)
-    assert code == 0
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    assert section.read_text() in page
-    assert "Fit for release" in page
-    section.write_text(Section("violated", plan, "<h2>Audit</h2>").html)
-    assert dplateau("report", folder, "--audit", section)[0] == 0
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "Not for release: an audit contradicts the guarantee" in page
+@pytest.fixture(scope="module")
+def audit():
+    """An audit of a plan that a canary can be planted in; its verdict, as JSON values."""
+    loss = dp.Huber()
+    plan = dp.Plan(
+        records=10,
+        batches=dp.FullBatch(),
+        iterations=5,
+        step_size=0.5,
+        noise_multiplier=4.0,
+        regularization=0.1,
+        loss=loss,
+        data_norm=1.0,
+    )
+    return dp.audit(plan, loss, canary="walk", repeats=40, random_state=0)
+
+
+@pytest.fixture
+def audited(audit, tmp_path):
+    run = Run(audit.plan, np.array([0.0]), 5)
+    Certificate.of(run, 1e-2).write(tmp_path / "certificate.json")
+    return tmp_path
+
+
+def test_an_audit_is_rendered_from_its_numbers(dplateau, audited, audit):
+    file = audited / "audit.json"
+    file.write_text(audit.to_json())
+    assert dplateau("report", audited, "--audit", file)[0] == 0
+    page = (audited / "report.html").read_text(encoding="utf-8")
+    assert "found nothing that contradicts the guarantee" in page
+    assert page.count("<svg") == 3
+
+
+def test_an_audit_that_contradicts_the_guarantee_heads_the_page(dplateau, audited, audit):
+    stored = json.loads(audit.to_json())
+    for look in stored["looks"]:
+        look["false_alarms"] = look["misses"] = 1e-6
+    stored["verdict"] = "violated"
+    file = audited / "audit.json"
+    file.write_text(json.dumps(stored))
+    assert dplateau("report", audited, "--audit", file)[0] == 0
+    page = (audited / "report.html").read_text(encoding="utf-8")
+    assert "Not for release" in page
     assert "Fit for release" not in page
+    assert "Do not release models trained this way" in page
 
 
-def test_an_audit_of_another_plan_or_an_edited_one_is_refused(dplateau, folder, certificate):
-    section = folder / "audit.html"
-    plan = certificate.plan.fingerprint()
-    true = Section("violated", plan, "<h2>Audit</h2><p>found: 9</p>").html
+HOSTILE = '<meta http-equiv="refresh" content="0;url=https://x.y"><base href="https://x.y">'
+
+
+def test_nothing_in_an_audit_gets_into_the_page(dplateau, audited, audit):
+    """Words are rendered here: what the file says in words is not even read."""
+    stored = json.loads(audit.to_json())
+    stored["canary"] = stored["bound"] = stored["relation"] = HOSTILE
+    stored["violations"] = [f"{HOSTILE}<style>.verdict {{display: none}}</style>"]
+    file = audited / "audit.json"
+    file.write_text(json.dumps(stored))
+    assert dplateau("report", audited, "--audit", file)[0] == 0
+    page = (audited / "report.html").read_text(encoding="utf-8")
+    assert "x.y" not in page
+    assert "display: none" not in page
+    assert "base-uri 'none'; form-action 'none'" in page
+
+
+def test_what_is_no_audit_of_this_plan_is_refused(dplateau, audited, audit):
+    file = audited / "audit.json"
+    stored = json.loads(audit.to_json())
+    flattered = json.loads(audit.to_json())
+    for look in flattered["looks"]:
+        look["false_alarms"] = look["misses"] = 1e-6
     for text, words in (
-        ("<p>something else</p>", "not an audit's section"),
-        ("<section class='audit consistent'><h2>Audit</h2></section>", "not an audit's section"),
-        (Section("consistent", plan, "<script>x</script>").html, "not an audit's section"),
-        (true.replace("found: 9", "found: 0"), "edited"),
-        (true.replace("audit violated", "audit consistent"), "edited"),
-        (true + "<p>and more</p>", "not an audit's section"),
-        (Section("consistent", 64 * "0", "<h2>Audit</h2>").html, "another plan"),
+        (f"<section class='audit'>{HOSTILE}</section>", "not valid JSON"),
+        ("[]", "not an audit"),
+        ("{}", "not an audit"),
+        (json.dumps({**stored, "looks": []}), "not an audit"),
+        (json.dumps({**stored, "roc": [[0.0], [2.0]]}), "not an audit"),
+        (json.dumps({**stored, "repeats": 19}), "not an audit"),
+        (json.dumps({**stored, "looks": [{**stored["looks"][0], "aim": HOSTILE}]}), "not an audit"),
+        (json.dumps({**stored, "verdict": "violated"}), "edited"),
+        (json.dumps(flattered), "edited"),
     ):
-        section.write_text(text)
-        code, out, err = dplateau("report", folder, "--audit", section)
+        file.write_text(text)
+        code, out, err = dplateau("report", audited, "--audit", file)
         assert (code, out) == (2, "")
         assert words in err
         assert len(err.strip().splitlines()) == 1
-    assert not (folder / "report.html").exists()
-    assert dplateau("report", folder, "--audit", folder / "nowhere.html")[0] == 2
+    assert not (audited / "report.html").exists()
+    assert dplateau("report", audited, "--audit", audited / "nowhere.json")[0] == 2
+
+
+def test_an_audit_of_another_plan_is_refused(dplateau, folder, audit, certificate):
+    certificate.write(folder / "certificate.json")
+    (folder / "audit.json").write_text(audit.to_json())
+    code, _, err = dplateau("report", folder, "--audit", folder / "audit.json")
+    assert code == 2
+    assert "another plan" in err
 
 
 def test_verify_says_that_no_model_was_given(dplateau, folder):
     code, out, _ = dplateau("verify", folder)
-    assert code == 0
+    assert code == UNCHECKED
     assert "--   model: not given, not checked" in out
+    assert dplateau("verify", folder, "--allow-unchecked")[0] == 0
     assert out.endswith("What is marked -- was not checked.\n")
     _, out, _ = dplateau("verify", folder, "--json")
     assert json.loads(out)["model_checked"] is False
@@ -193,7 +257,7 @@ def test_a_model_file_that_says_a_name_twice_is_refused(dplateau, folder):
 def test_verify_and_report_warn_of_a_weak_guarantee(dplateau, certificate, tmp_path):
     plan = certificate.plan.replace(noise_multiplier=0.5)
     Certificate.of(Run(plan, np.array([0.5, 2.0]), 40), 1e-6).write(tmp_path / "certificate.json")
-    code, out, _ = dplateau("verify", tmp_path)
+    code, out, _ = dplateau("verify", tmp_path, "--allow-unchecked")
     assert code == 0
     assert "But it is weak" in out
     code, out, _ = dplateau("report", tmp_path)

@@ -26,7 +26,7 @@ LEAST_LETTERS = 10.5  # pixels, for axis labels on a telephone
 LEAST_CONTRAST = 4.5  # WCAG 2.1, level AA
 
 
-def certificate_of(*, not_covered=(), seeded=False, **changes):
+def certificate_of(*, remarks=(), seeded=False, **changes):
     fields = {
         "records": 1000,
         "batches": dp.FullBatch(),
@@ -40,7 +40,11 @@ def certificate_of(*, not_covered=(), seeded=False, **changes):
     plan = dp.Plan(**{**fields, **changes})
     steps = 2000 if math.isinf(plan.iterations) else plan.iterations
     run = Run(plan, np.array([0.25, -1.5]), iterations_run=steps, seeded=seeded)
-    return Certificate.of(run, 1e-6, not_covered=not_covered)
+    return Certificate.of(run, 1e-6, remarks=remarks)
+
+
+def page_of(**changes):
+    return render(certificate_of(**changes).verify([0.25, -1.5]))
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +87,11 @@ def _first_words(sentence):
 
 
 def test_words_from_outside_are_escaped():
-    text = render(certificate_of(not_covered=["<img src=x onerror=alert(1)> & more"]))
+    text = page_of(remarks=["<img src=x onerror=alert(1)> & more"])
     assert "<img" not in text
     assert "&lt;img" in text
+    assert "Remarks of the issuer, which nobody checked" in text
+    assert "not all was checked" in text
 
 
 def test_a_broken_certificate_gets_no_report(certificate, tmp_path):
@@ -110,12 +116,12 @@ def test_a_broken_certificate_gets_no_report(certificate, tmp_path):
     ids=["endless", "explicit", "one step", "no noise", "composition"],
 )
 def test_every_kind_of_plan_can_be_reported(changes):
-    text = render(certificate_of(**changes))
+    text = page_of(**changes)
     assert ("Not for release" in text) is ("noise_multiplier" in changes)
 
 
 def test_a_weak_guarantee_is_not_headed_fit_for_release():
-    text = render(certificate_of(noise_multiplier=0.5))
+    text = page_of(noise_multiplier=0.5)
     assert "Weak guarantee" in text
     assert "WEAK GUARANTEE" in text
     assert "Fit for release" not in text
@@ -123,7 +129,7 @@ def test_a_weak_guarantee_is_not_headed_fit_for_release():
 
 
 def test_a_seeded_run_is_marked():
-    assert "Not for release" in render(certificate_of(seeded=True))
+    assert "Not for release" in page_of(seeded=True)
 
 
 # What the browser is asked: the least height of a letter, the widest content, the least contrast.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from dplateau.accounting.guarantee import account
+from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.lower.lower import lower_bound
 from dplateau.auditing.attackers import ATTACKERS, Score, Setting
 from dplateau.auditing.canaries import (
@@ -40,6 +40,8 @@ from dplateau.training.run import run_many
 Array = NDArray[np.float64]
 Trainer = Callable[..., Array]
 Objective = Callable[[Array, Array], Array]
+
+AIMS = ("epsilon", "mu", "tradeoff")
 
 _PILOTS = 8
 _CHUNKS = 10
@@ -125,34 +127,49 @@ def audit(
     worlds = _worlds(plan, loss, X, y, canary, trainer, seeds)
     absent, present = _train(plan, loss, worlds, repeats, trainer, seeds, progress)
 
-    guarantee = account(plan, delta)
     half = repeats // 2
     setting = Setting(loss, worlds, absent[:half], present[:half])
     scores = {name: ATTACKERS[name](setting) for name in attackers}
-    curve = np.clip(guarantee.tradeoff(_ERRORS), 0.0, 1.0)
-    looks = _looks(scores, absent, present, half, 1.0 - confidence, _aims(curve, delta))
-    epsilon = float(guarantee.epsilon(delta))
+    aims = _aims(_guaranteed_curve(account(plan, delta)), delta)
+    looks = _looks(scores, absent, present, half, 1.0 - confidence, aims)
     best = scores[looks[0].attacker]
     _, false_alarms, misses = roc(best(absent[half:]), best(present[half:]), most=128)
-    return AuditResult(
-        plan=plan,
+    return held_against(
+        plan,
+        delta,
+        looks,
         canary=worlds.name,
         repeats=repeats,
         confidence=confidence,
-        delta=delta,
-        looks=looks,
-        epsilon=epsilon,
-        bound=str(guarantee.bound),
-        composition=float(guarantee.bounds(delta).get("composition", math.inf)),
-        exact_lower=_exact_lower(plan, delta),
-        violations=_violations(epsilon, curve, looks, delta),
-        curve=(tuple(_ERRORS[_SHOWN].tolist()), tuple(curve[_SHOWN].tolist())),
         roc=(
             tuple((false_alarms / (repeats - half)).tolist()),
             tuple((misses / (repeats - half)).tolist()),
         ),
         seconds=time.perf_counter() - started,
     )
+
+
+def held_against(plan: Plan, delta: float, looks: Sequence[Look], **facts: Any) -> AuditResult:
+    """What was counted, held against what the plan guarantees; ``facts`` are shown as they are."""
+    guarantee = account(plan, delta)
+    curve = _guaranteed_curve(guarantee)
+    epsilon = float(guarantee.epsilon(delta))
+    return AuditResult(
+        plan=plan,
+        delta=delta,
+        looks=tuple(looks),
+        epsilon=epsilon,
+        bound=str(guarantee.bound),
+        composition=float(guarantee.bounds(delta).get("composition", math.inf)),
+        exact_lower=_exact_lower(plan, delta),
+        violations=_violations(epsilon, curve, looks, delta),
+        curve=(tuple(_ERRORS[_SHOWN].tolist()), tuple(curve[_SHOWN].tolist())),
+        **facts,
+    )
+
+
+def _guaranteed_curve(guarantee: Guarantee) -> Array:
+    return np.asarray(np.clip(guarantee.tradeoff(_ERRORS), 0.0, 1.0))
 
 
 def _check(plan: Plan, canary: Any, attackers: Sequence[str], X: Any, y: Any) -> None:
@@ -245,11 +262,8 @@ def _aims(curve: Array, delta: float) -> dict[str, Objective]:
             )
         return np.asarray(np.nan_to_num(below, nan=-np.inf, posinf=np.inf, neginf=-np.inf))
 
-    return {
-        "epsilon": lambda a, b: epsilon_lower(a, b, delta),
-        "mu": mu_lower,
-        "tradeoff": depth,
-    }
+    objectives = (lambda a, b: epsilon_lower(a, b, delta), mu_lower, depth)
+    return dict(zip(AIMS, objectives, strict=True))
 
 
 def _looks(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import html
-import json
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dplateau._json import dumps, plain
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
-from dplateau.auditing.section import CONSISTENT, VIOLATED, Section
 from dplateau.auditing.statistics import Look
 from dplateau.plan.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+CONSISTENT = "consistent"
+VIOLATED = "violated"
 
 Curve = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -81,31 +82,33 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values (infinities as the string ``"inf"``)."""
-        return {
+        found = {
             "verdict": self.verdict,
-            "violations": list(self.violations),
-            "epsilon_lower": _plain(self.epsilon_lower),
-            "mu_lower": _plain(self.mu_lower),
-            "epsilon_if_gaussian": _plain(self.epsilon_if_gaussian),
+            "violations": self.violations,
+            "epsilon_lower": self.epsilon_lower,
+            "mu_lower": self.mu_lower,
+            "epsilon_if_gaussian": self.epsilon_if_gaussian,
             "confidence": self.confidence,
             "delta": self.delta,
-            "epsilon": _plain(self.epsilon),
+            "epsilon": self.epsilon,
             "bound": self.bound,
-            "composition": _plain(self.composition),
-            "exact_lower_bound": _plain(self.exact_lower),
+            "composition": self.composition,
+            "exact_lower_bound": self.exact_lower,
             "canary": self.canary,
             "repeats": self.repeats,
             "relation": self.plan.neighboring_relation,
-            "looks": [{k: _plain(v) for k, v in look.to_dict().items()} for look in self.looks],
-            "guaranteed_tradeoff": [list(axis) for axis in self.curve],
-            "roc": [list(axis) for axis in self.roc],
+            "looks": [look.to_dict() for look in self.looks],
+            "guaranteed_tradeoff": self.curve,
+            "roc": self.roc,
             "seconds": self.seconds,
             "plan": self.plan.to_dict(),
         }
+        plain_values: dict[str, Any] = plain(found)
+        return plain_values
 
     def to_json(self) -> str:
         """`to_dict` as one line of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
+        return dumps(self.to_dict())
 
     def summary(self) -> str:
         """The finding in a few lines of plain text."""
@@ -127,23 +130,17 @@ class AuditResult:
             for label, value in _rows(self)
         )
         found = "".join(f"<li>{html.escape(violation)}</li>" for violation in self.violations)
-        body = (
-            "<h2>Audit</h2>"
+        return (
+            f"<section class='audit {self.verdict}'><h2>Audit</h2>"
             f"<p>{html.escape(_sentence(self))}</p><table>{rows}</table>"
             f"{f'<ul>{found}</ul>' if found else ''}<figure>{svg(self)}"
             "<figcaption>Errors of the best attack on held-out models. Its curve wobbles by luck; "
             "the dots are what is certain. Privacy forbids the shaded region.</figcaption></figure>"
+            "</section>"
         )
-        return Section(self.verdict, self.plan.fingerprint(), body).html
 
     def _repr_html_(self) -> str:
         return self.to_html()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "inf" if value > 0 else str(value)
-    return value
 
 
 def _sentence(result: AuditResult) -> str:

@@ -6,7 +6,6 @@ Issuing a certificate and verifying one both call `record`, so they cannot disag
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import platform
 from collections.abc import Sequence
@@ -17,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import dplateau
+from dplateau._json import amount, digest, number
 from dplateau.accounting.guarantee import RELEASE_EPSILON, Guarantee, account
-from dplateau.accounting.lower.lower import lower_bound
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate import wording
 from dplateau.errors import PlanError
@@ -30,7 +30,7 @@ Vector = NDArray[np.float64]
 KIND = "dplateau certificate"
 SCHEMA = 1
 FALSE_POSITIVE_RATES = (0.01, 0.001)
-_PACKAGES = ("dplateau", "dp-accounting", "numpy", "scipy", "numba", "randomgen")
+_PACKAGES = ("dp-accounting", "numpy", "scipy", "numba", "randomgen")
 
 
 def record(
@@ -41,8 +41,8 @@ def record(
     model: dict[str, Any],
     versions: dict[str, str],
     counting: Counting | None = None,
-    covered: Sequence[str] = (),
-    not_covered: Sequence[str] = (),
+    remarks: Sequence[str] = (),
+    with_lower_bound: bool = False,
 ) -> dict[str, Any]:
     """The whole record of a certificate as plain JSON values.
 
@@ -58,8 +58,10 @@ def record(
         Package versions, from `versions`.
     counting : Counting, optional
         How ``plan.records`` was found, where it is no public fact.
-    covered, not_covered : sequences of str
-        Sentences after the standard ones.
+    remarks : sequence of str
+        What the issuer adds, and nobody can check.
+    with_lower_bound : bool
+        State what no proof can go below as well; it costs more than all the rest.
     """
     counting = counting or Counting()
     if counting.count and plan.neighboring_relation != ADD_OR_REMOVE_ONE:
@@ -81,12 +83,12 @@ def record(
         "fit_for_release": epsilon <= RELEASE_EPSILON
         and not seeded
         and not wording.unfit(plan.records, delta),
-        "guarantee": _guarantee(guarantee, counting, epsilon, delta),
+        "guarantee": _guarantee(guarantee, counting, epsilon, delta, with_lower_bound),
         "relations": _relations(plan, epsilon, delta),
         "attack": attack,
         "run": {**run, "reproducibility": wording.reproducibility(seeded=seeded)},
-        "covered": [*wording.covered(plan, count), *covered],
-        "not_covered": [*wording.not_covered(plan, count), *not_covered],
+        "covered": list(wording.covered(plan, count)),
+        "not_covered": list(wording.not_covered(plan, count, planned=counting.budget > 0)),
         "plan": plan.to_dict(),
         "plan_fingerprint": plan.fingerprint(),
         "model": model,
@@ -94,6 +96,8 @@ def record(
     }
     if count is not None:
         found["count"] = counting.to_dict(guarantee, delta)
+    if remarks:
+        found["remarks"] = list(remarks)
     return {**found, "digest": digest(found)}
 
 
@@ -107,7 +111,8 @@ class Counting:
         The mechanism that gave ``plan.records``; None where a public bound was stated.
     budget : float, optional
         The epsilon that both together were planned for, whatever the count would be. It is claimed
-        in place of their own sum, which would differ a little with the count's outcome.
+        in place of their own sum, which would differ a little with the count's outcome. Zero where
+        the noise was given instead, and the sum follows from the outcome.
     """
 
     count: PrivateCount | None = None
@@ -122,7 +127,7 @@ class Counting:
         own = guarantee.epsilon(guarantee.reference_delta)
         return own if self.count is None else max(self.count.epsilon + own, self.budget)
 
-    def found(self, guarantee: Guarantee, false_positive_rates: Sequence[float]) -> Vector:
+    def found(self, guarantee: Guarantee, false_positive_rates: ArrayLike) -> Vector:
         """True-positive rates that no attack exceeds.
 
         With ``G`` the training's bound: ``delta_c + G(min(1, exp(epsilon_c) a))`` (theory, 13).
@@ -149,6 +154,7 @@ class Counting:
             "epsilon": self.count.epsilon,
             "delta": self.count.delta,
             "half_width": self.count.half_width,
+            "budget": self.budget or None,
             "training_epsilon": amount(max(own, self.count.epsilon_left(self.budget))),
             "training_delta": self.training_delta(delta),
         }
@@ -164,11 +170,11 @@ class Counting:
             raise PlanError(
                 f"the count's delta {count.delta:g} leaves nothing of {claimed['delta']:g}."
             )
-        return cls(count, number(claimed["epsilon"]))
+        return cls(count, float(stored["budget"] or 0.0))
 
 
 def _guarantee(
-    guarantee: Guarantee, counting: Counting, epsilon: float, delta: float
+    guarantee: Guarantee, counting: Counting, epsilon: float, delta: float, with_lower_bound: bool
 ) -> dict[str, Any]:
     plan, count = guarantee.plan, counting.count
     counted = 0.0 if count is None else count.epsilon
@@ -187,11 +193,13 @@ def _guarantee(
         "constants": _constants(plan),
         "bounds": bounds,
         "composition": bounds.get("composition", "inf"),
-        "lower_bound": _lower_bound(plan, delta, counted),
+        **({"lower_bound": _lower_bound(plan, delta, counted)} if with_lower_bound else {}),
     }
 
 
 def _lower_bound(plan: Plan, delta: float, counted: float) -> float | int | str | None:
+    from dplateau.accounting.lower.lower import lower_bound
+
     try:
         # the count's law may favour the other world by this much
         return amount(max(lower_bound(plan, delta) - counted, 0.0))
@@ -258,25 +266,7 @@ def _probability(value: float) -> float:
 def versions() -> dict[str, str]:
     """The versions that a bound's numbers may depend on."""
     found = {name: metadata.version(name) for name in _PACKAGES}
-    return {"python": platform.python_version(), **found}
-
-
-def amount(value: float) -> float | int | str:
-    """A number as JSON holds it; what is not finite fails closed, as the word ``inf``."""
-    if not math.isfinite(value):
-        return "inf"
-    return int(value) if isinstance(value, (int, np.integer)) else float(value)
-
-
-def number(value: float | str) -> float:
-    """The inverse of `amount`."""
-    return math.inf if value == "inf" else float(value)
-
-
-def digest(found: dict[str, Any]) -> str:
-    """SHA-256 of the record's canonical JSON."""
-    text = json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return {"dplateau": dplateau.__version__, "python": platform.python_version(), **found}
 
 
 def fingerprint(weights: ArrayLike) -> str:

@@ -50,7 +50,9 @@ def check_file(path: str | Path, *, force: bool) -> Path:
     if os.path.lexists(path) and not force:
         raise DataError(f"{str(path)!r} exists. Choose another name, or pass --force.")
     if not path.parent.is_dir():
-        raise DataError(f"there is no directory {str(path.parent)!r}. Create it first.")
+        raise DataError(
+            f"cannot write {str(path)!r}: there is no directory of that name. Create it first."
+        )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise DataError(f"cannot write {str(path)!r}: the directory is not writable.")
     return path

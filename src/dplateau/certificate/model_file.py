@@ -6,14 +6,16 @@ twice, or one that no model has, could carry anything past it.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from dplateau._json import loads
+from dplateau.certificate import disk
 from dplateau.certificate.files import CERTIFICATE, MODEL, REPORT
 from dplateau.errors import DataError
 
 FORMAT = 1
+LARGEST = 128_000_000  # bytes: six million weights, written out
 NAMES = frozenset(
     (
         *("format", "estimator", "target", "classes", "target_bounds"),
@@ -42,28 +44,15 @@ def read_document(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     path = path / MODEL if path.is_dir() else path
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise DataError(f"{path.name} names {twice!r} more than once. Train again.")
-        return dict(pairs)
-
-    def refuse(word: str) -> float:
-        raise DataError(f"{path.name} holds {word}, which is no JSON number. Train again.")
-
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = disk.read_bytes(path, LARGEST).decode()
+    except (OSError, UnicodeDecodeError) as trouble:
         raise DataError(
-            f"there is no model in {str(path.parent)!r}: {path.name} is missing or not readable. "
-            "Name the directory that `dplateau train --out` wrote, or its model.json."
+            f"there is no model in {str(path.parent)!r}: {path.name} is missing or not readable "
+            f"({disk.reason(trouble)}). Name the directory that `dplateau train --out` wrote, or "
+            "its model.json."
         ) from None
-    try:
-        found = json.loads(text, object_pairs_hook=once, parse_constant=refuse)
-    except json.JSONDecodeError:
-        raise DataError(f"{path.name} is not valid JSON. Train again.") from None
+    found = loads(text, path.name, DataError, "Train again.")
     if not isinstance(found, dict):
         raise DataError(f"{path.name} holds no JSON object. Train again.")
     return found

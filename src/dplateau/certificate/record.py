@@ -19,12 +19,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.certificate import claims
+from dplateau._json import digest, loads
+from dplateau.certificate import claims, disk
 from dplateau.certificate import verify as verification
 from dplateau.certificate.claims import KIND, SCHEMA, Counting, fingerprint
+from dplateau.certificate.files import write_file
 from dplateau.certificate.verify import Check, Verification
 from dplateau.errors import CertificateError, probability
 from dplateau.plan.plan import Plan
+
+LARGEST = 16_000_000  # bytes: a schedule of half a million steps, written out
 
 
 class Released(Protocol):
@@ -94,8 +98,8 @@ class Certificate:
         *,
         counting: Counting | None = None,
         facts: Mapping[str, Any] | None = None,
-        covered: Sequence[str] = (),
-        not_covered: Sequence[str] = (),
+        remarks: Sequence[str] = (),
+        with_lower_bound: bool = False,
     ) -> Certificate:
         """The certificate of a finished run.
 
@@ -110,9 +114,11 @@ class Certificate:
         facts : mapping, optional
             What the model's predictions depend on beside weights and plan: the name of its
             ``estimator``, the ``target_bounds`` of a regression.
-        covered, not_covered : sequences of str
-            Sentences to add to the standard ones, such as public encodings or steps taken before
-            training.
+        remarks : sequence of str
+            What you want to add in your own words. It is shown as yours, and `verify` says that
+            nobody can check it.
+        with_lower_bound : bool
+            State as well what no proof can go below; that costs more than all the rest.
         """
         weights = np.asarray(release.weights, dtype=np.float64)
         record = claims.record(
@@ -131,8 +137,8 @@ class Certificate:
             },
             versions=claims.versions(),
             counting=counting,
-            covered=covered,
-            not_covered=not_covered,
+            remarks=remarks,
+            with_lower_bound=with_lower_bound,
         )
         return cls(json.dumps(record, allow_nan=False))
 
@@ -143,9 +149,9 @@ class Certificate:
         added to it.
         """
         record = self.to_dict()
-        record["model"]["document"] = claims.digest(dict(document))
+        record["model"]["document"] = digest(dict(document))
         stored = {name: value for name, value in record.items() if name != "digest"}
-        return Certificate(json.dumps({**stored, "digest": claims.digest(stored)}))
+        return Certificate(json.dumps({**stored, "digest": digest(stored)}))
 
     # -- reading and writing --------------------------------------------------------------------
 
@@ -153,15 +159,15 @@ class Certificate:
     def read(cls, path: str | Path) -> Certificate:
         """Read a certificate file, refusing what is not one or has an unknown schema."""
         try:
-            return cls(Path(path).read_text(encoding="utf-8"))
+            return cls(disk.read_bytes(path, LARGEST).decode())
         except (OSError, UnicodeDecodeError) as trouble:
-            raise CertificateError(f"cannot read a certificate from {path}: {trouble}.") from None
+            raise CertificateError(
+                f"cannot read a certificate from {str(path)!r}: {disk.reason(trouble)}."
+            ) from None
 
     def write(self, path: str | Path) -> Path:
         """Write the certificate as JSON, over what is there, and return the path."""
-        path = Path(path)
-        path.write_text(self.text, encoding="utf-8")
-        return path
+        return write_file(path, self.text, force=True)
 
     def to_json(self) -> str:
         """The record as readable JSON."""
@@ -218,15 +224,19 @@ class Certificate:
 
     # -- checking it ----------------------------------------------------------------------------
 
+    def examine(self, weights: Any = None, *, time_limit: float | None = None) -> Verification:
+        """Everything `verify` looks at, passed or not; parameters as there."""
+        return verification.examine(self.to_dict(), weights, time_limit=time_limit)
+
     def check(self, weights: Any = None) -> tuple[Check, ...]:
-        """Everything `verify` looks at, passed or not."""
-        return tuple(verification.checks(self.to_dict(), weights))
+        """The checks of `examine`."""
+        return self.examine(weights).checks
 
     def identify(self, model: Any) -> tuple[Check, ...]:
         """Those of `check`'s checks that ask whether this is the model it was issued for: cheap."""
         return tuple(verification.model_checks(self.to_dict(), self.plan, model))
 
-    def verify(self, weights: Any = None) -> Verification:
+    def verify(self, weights: Any = None, *, time_limit: float | None = None) -> Verification:
         """Compute every claim again from the record alone, and compare.
 
         Parameters
@@ -234,65 +244,57 @@ class Certificate:
         weights : array_like, fitted estimator or document, optional
             The released weights, the estimator that predicts with them, or the content of a
             ``model.json``; what was not given is not checked, and a line says so.
+        time_limit : float, optional
+            Seconds after which to give up, for a certificate from somebody you do not know: a plan
+            can be written that takes long to account for. Works in the main thread.
 
         Returns
         -------
         Verification
-            The checks, all passed.
+            The checks, all passed, and the record as it was recomputed.
 
         Raises
         ------
         CertificateError
             When any check fails; the message names each.
         """
-        checks = self.check(weights)
-        failed = [check for check in checks if not check.passed]
-        if failed:
+        found = self.examine(weights, time_limit=time_limit)
+        if not found.holds:
             raise CertificateError(
                 "this certificate does not hold: "
-                + "; ".join(f"{check.name}: {check.found}" for check in failed)
+                + "; ".join(
+                    f"{check.name}: {check.found}" for check in found.checks if not check.passed
+                )
             )
-        return Verification(self.epsilon, self.delta, checks)
+        return found
 
 
 # -- the text --------------------------------------------------------------------------------------
 
 
 def _parse(text: str) -> dict[str, Any]:
-    try:
-        record = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
-    except json.JSONDecodeError as trouble:
-        raise CertificateError(f"this is not a certificate: not JSON ({trouble}).") from None
+    record = loads(text, "this is not a certificate: it", CertificateError)
     if not isinstance(record, dict):
         raise CertificateError("this is not a certificate: the JSON is not an object.")
     return record
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise CertificateError("this is not a certificate: a name occurs twice in one object.")
-    return found
-
-
-def _no_constant(word: str) -> float:
-    raise CertificateError(f"this is not a certificate: {word} is not a JSON number.")
-
-
 def _check_schema(record: dict[str, Any]) -> None:
     if record.get("kind") != KIND:
         raise CertificateError(
-            f"this is not a certificate: its kind is {record.get('kind')!r}, not {KIND!r}."
+            f"this is not a certificate: its kind is {record.get('kind')!a:.40}, not {KIND!r}."
         )
     if record.get("schema") != SCHEMA or isinstance(record.get("schema"), bool):
         raise CertificateError(
-            f"certificate schema {record.get('schema')!r} is unknown; this version of dplateau "
+            f"certificate schema {record.get('schema')!a:.40} is unknown; this version of dplateau "
             f"reads schema {SCHEMA}. Use the version that wrote it, or a newer one."
         )
     wrong = next(iter(_validator().iter_errors(record)), None)
     if wrong is not None:
-        where = "/".join(map(str, wrong.absolute_path)) or "the record"
-        raise CertificateError(f"this certificate breaks its schema at {where}: {wrong.message}.")
+        where = ascii("/".join(map(str, wrong.absolute_path)))[1:81] or "the record"
+        raise CertificateError(
+            f"this certificate breaks its schema at {where} ({wrong.validator})."
+        )
 
 
 @functools.cache

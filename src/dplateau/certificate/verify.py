@@ -1,7 +1,9 @@
 """Checking a certificate: compute every claim again from the record alone, and compare.
 
-A model that comes with it is compared with what the record says of it: its weights, the classes and
-bounds it predicts with, and the document that holds them.
+Whatever version a record names, everything in it that follows from the plan is computed anew, and
+what is shown to people afterwards is what was computed, never what was read. A model that comes
+with it is compared with what the record says of it: its weights, the classes and bounds it predicts
+with, and the document that holds them.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from dplateau.accounting.guarantee import account
-from dplateau.accounting.record_count import PrivateCount
-from dplateau.certificate import claims, wording
+from dplateau._json import digest
+from dplateau.certificate import claims
 from dplateau.certificate.claims import Counting
+from dplateau.certificate.deadline import OutOfTime, deadline
 from dplateau.certificate.model_file import NAMES
 from dplateau.errors import PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
@@ -27,6 +29,8 @@ MODEL_CHECKS = ("model", "model file", "estimator")  # the names of the checks o
 
 # Two machines may differ in the last digits of a numerical composition; the digest sees the rest.
 _TOLERANCE = 1e-6
+_STAGES = ("text", "version", "steps", "run", "epsilon", "every other claim", "model")
+_NO_PLAN = (PlanError, TypeError, KeyError, ValueError, ArithmeticError)
 
 
 @dataclass(frozen=True)
@@ -45,57 +49,131 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was recomputed and compared, all of it in agreement."""
+    """What was recomputed and compared.
 
-    epsilon: float
-    delta: float
+    Attributes
+    ----------
+    checks : tuple of Check
+        In the order they were made.
+    record : dict or None
+        The record as computed here, from the facts that only its issuer can know (the run, the
+        model's hashes): what may be shown to people. None where a check failed.
+    """
+
     checks: tuple[Check, ...]
+    record: dict[str, Any] | None = None
+
+    def with_check(self, check: Check | None) -> Verification:
+        """With one more check, put first."""
+        if check is None:
+            return self
+        return Verification((check, *self.checks), self.record if check.passed else None)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no check failed."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it holds, and nothing was left unchecked."""
+        return self.holds and all(check.checked for check in self.checks)
+
+    @property
+    def epsilon(self) -> float:
+        """The recomputed epsilon; infinite where the certificate does not hold."""
+        return math.inf if self.record is None else claims.number(self._guarantee["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """Where `epsilon` is stated; 1 where the certificate does not hold."""
+        return 1.0 if self.record is None else float(self._guarantee["delta"])
+
+    @property
+    def _guarantee(self) -> dict[str, Any]:
+        assert self.record is not None
+        found: dict[str, Any] = self.record["guarantee"]
+        return found
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.checks))
 
 
-def checks(record: dict[str, Any], model: Any = None) -> Iterator[Check]:
+def examine(
+    record: dict[str, Any], model: Any = None, *, time_limit: float | None = None
+) -> Verification:
     """Every check of a record that already satisfies the schema, passed or not.
 
-    ``model`` may be the weights, the estimator that predicts with them, or a model document.
+    Parameters
+    ----------
+    record : dict
+        What the certificate holds.
+    model : array_like, estimator or document, optional
+        The weights, the estimator that predicts with them, or the content of a ``model.json``.
+    time_limit : float, optional
+        Seconds. What was not finished by then counts as failed.
     """
+    found: list[Check] = []
+    again: dict[str, Any] | None = None
+    try:
+        with deadline(time_limit):
+            again = _examine(record, model, found)
+    except OutOfTime:
+        done = {check.name for check in found}
+        left = ", ".join(stage for stage in _STAGES if stage not in done)
+        found.append(Check("time", False, f"not finished within {time_limit:g} s: {left}"))
+    except (PlanError, ArithmeticError, MemoryError, RecursionError) as trouble:
+        found.append(
+            Check("epsilon", False, f"this plan cannot be accounted for ({_why(trouble)})")
+        )
+    holds = all(check.passed for check in found)
+    return Verification(tuple(found), again if holds else None)
+
+
+def _examine(record: dict[str, Any], model: Any, found: list[Check]) -> dict[str, Any] | None:
+    """Add all checks to ``found``; the record as recomputed, if there is a plan to do so from."""
     stored = {name: value for name, value in record.items() if name != "digest"}
-    intact = claims.digest(stored) == record["digest"]
-    yield Check("text", intact, "as issued" if intact else "edited after it was issued")
+    intact = digest(stored) == record["digest"]
+    found.append(Check("text", intact, "as issued" if intact else "edited after it was issued"))
+    found.append(_version(record))
     try:
         plan = Plan.from_dict(record["plan"])
-    except (PlanError, TypeError, KeyError, ValueError) as trouble:
-        yield Check("plan", False, f"not a plan that dplateau accepts ({trouble})")
-        return
-    if not _same_version(record):
-        yield _version(record)
-    yield _steps(record, plan)
-    yield _run(record, plan)
+    except _NO_PLAN as trouble:
+        found.append(Check("plan", False, f"not a plan that dplateau accepts ({_why(trouble)})"))
+        return None
+    found += [_steps(record, plan), _run(record, plan)]
     try:
         counting = Counting.from_record(record)
     except PlanError as trouble:
-        yield Check("count", False, f"not a count that dplateau makes ({trouble})")
-        return
-    yield from _claims(record, plan, counting)
-    yield from model_checks(record, plan, model)
+        found.append(Check("count", False, f"not a count that dplateau makes ({_why(trouble)})"))
+        return None
+    again = _recomputed(record, plan, counting)
+    found += _compared(record, again)
+    found += model_checks(record, plan, model)
+    if record.get("remarks"):
+        said = f"{len(record['remarks'])} by the issuer, which nobody can check"
+        found.append(Check("remarks", True, said, checked=False))
+    return again
+
+
+def _why(trouble: BaseException) -> str:
+    """A refusal's own words; of anything else only the kind, for it was not worded for people."""
+    return str(trouble)[:300] if isinstance(trouble, PlanError) else type(trouble).__name__
 
 
 def _version(record: dict[str, Any]) -> Check:
-    """Another version may word, draw and round in its own way: only its promises are held."""
+    """What other versions prove and say is not known here."""
     theirs, ours = record["versions"].get("dplateau"), claims.versions()["dplateau"]
-    found = (
-        f"issued by {theirs}, read by {ours}: its promises are recomputed; its wording, noise "
-        "source and grid were not checked"
-    )
-    return Check("version", True, found, checked=False)
+    if theirs != ours:
+        named = "no version of dplateau" if theirs is None else f"dplateau {theirs!a:.40}"
+        return Check("version", False, f"issued by {named}; this is {ours!r}. Verify it with that")
+    return Check("version", True, f"dplateau {ours}")
 
 
 def _steps(record: dict[str, Any], plan: Plan) -> Check:
     """What was run is what was accounted; infinitely many steps stand for any number."""
     ran = record["run"]["iterations_run"]
-    fewer = plan.iterations == math.inf or not _same_version(record)
-    passed = ran <= plan.iterations if fewer else ran == plan.iterations
+    passed = ran == plan.iterations or plan.iterations == math.inf
     return Check("steps", passed, f"{ran} run, {plan.iterations} accounted")
 
 
@@ -105,20 +183,14 @@ def _run(record: dict[str, Any], plan: Plan) -> Check:
     wrong = []
     if plan.dimension is not None and math.prod(shape) != plan.dimension:
         wrong.append("model.shape")
-    if _same_version(record):  # another version may draw its noise or round in another way
-        if run["noise_source"] != (noise.SEEDED_SOURCE if run["seeded"] else noise.SYSTEM_SOURCE):
-            wrong.append("run.noise_source")
-        if run["grid"] != noise.release_grid(plan, max(run["iterations_run"], 1)):
-            wrong.append("run.grid")
+    if run["noise_source"] != (noise.SEEDED_SOURCE if run["seeded"] else noise.SYSTEM_SOURCE):
+        wrong.append("run.noise_source")
+    if run["grid"] != noise.release_grid(plan, max(run["iterations_run"], 1)):
+        wrong.append("run.grid")
     if wrong:
         return Check("run", False, f"{', '.join(wrong)}: not what a run of this plan has")
     grid = "no grid" if not run["grid"] else f"weights on a grid of {run['grid']:.3g}"
-    source = "known" if _same_version(record) else "of another version"
-    return Check("run", True, f"noise source {source}, {grid}")
-
-
-def _same_version(record: dict[str, Any]) -> bool:
-    return bool(record["versions"].get("dplateau") == claims.versions()["dplateau"])
+    return Check("run", True, f"noise source known, {grid}")
 
 
 # -- the model -------------------------------------------------------------------------------------
@@ -159,7 +231,8 @@ def _document(recorded: dict[str, Any], plan: Plan, document: Mapping[str, Any])
     """The file that holds the weights: nothing else in it, and nothing of it changed."""
     unknown = sorted(set(map(str, document)) - NAMES)
     if unknown:
-        return Check("model file", False, f"holds {', '.join(map(repr, unknown))}: no model does")
+        named = ", ".join(f"{name!a:.60}" for name in unknown[:5])
+        return Check("model file", False, f"holds {named}: no model does")
     wrong = _contradictions(recorded, plan, document)
     if wrong:
         return Check("model file", False, f"{', '.join(wrong)}: not what it was issued for")
@@ -167,11 +240,11 @@ def _document(recorded: dict[str, Any], plan: Plan, document: Mapping[str, Any])
         return Check(
             "model file",
             True,
-            "this certificate binds its weights and classes only; the rest was not checked",
+            "this certificate was issued for its weights and classes; the rest was not checked",
             checked=False,
         )
     try:
-        intact = claims.digest(dict(document)) == recorded["document"]
+        intact = digest(dict(document)) == recorded["document"]
     except (TypeError, ValueError):
         intact = False
     return Check("model file", intact, "as issued, all of it" if intact else "edited after issue")
@@ -190,19 +263,15 @@ def _estimator(record: dict[str, Any], plan: Plan, model: Any) -> Check:
         wrong.append("plan_")
     if wrong:
         return Check("estimator", False, f"{', '.join(wrong)}: not what it was issued for")
-    if "target_bounds" in stated and "facts" not in record["model"]:
-        found = "this certificate does not bind target_bounds, which were not checked"
-        return Check("estimator", True, found, checked=False)
     return Check("estimator", True, "predicts with what it was issued for")
 
 
 def _contradictions(recorded: dict[str, Any], plan: Plan, stated: Mapping[str, Any]) -> list[str]:
     """The facts of a model that are not those of the plan or of the record."""
     loss = plan.loss
-    declared = getattr(loss, "labels", getattr(loss, "classes", None))
     # a plan in constants alone, or one that names no classes, says nothing about them
-    silent = loss is None or (hasattr(loss, "classes") and declared is None)
-    facts = {} if silent else {"classes": declared}
+    silent = loss is None or getattr(loss, "classes", loss) is None
+    facts: dict[str, Any] = {} if loss is None or silent else {"classes": loss.labels or None}
     facts |= recorded.get("facts", {})
     return sorted(name for name, value in facts.items() if not _same(stated.get(name), value))
 
@@ -216,78 +285,44 @@ def _same(one: Any, other: Any) -> bool:
 # -- the claims ------------------------------------------------------------------------------------
 
 
-def _claims(record: dict[str, Any], plan: Plan, counting: Counting) -> Iterator[Check]:
-    """Rebuild the record from its facts and compare, field by field."""
-    same_version = _same_version(record)
-    agrees = _close if same_version else _at_least
-    delta = record["guarantee"]["delta"]
-    claimed = record["guarantee"]["epsilon"]
-    guarantee = account(plan, counting.training_delta(delta))
-    if counting.count is not None:
-        yield _count(record["count"], counting.to_dict(guarantee, delta), plan)
-    computed = claims.amount(counting.epsilon(guarantee))
-    yield Check("epsilon", agrees(claimed, computed), f"{claimed} claimed, {computed} recomputed")
-    if not agrees(claimed, computed):
-        return  # all other claims follow from the same plan
-    count = counting.count
-    again = claims.record(
+def _recomputed(record: dict[str, Any], plan: Plan, counting: Counting) -> dict[str, Any]:
+    """The record that these facts give, all of it computed and worded here."""
+    facts = ("iterations_run", "noise_source", "seeded", "grid")
+    return claims.record(
         plan,
-        delta,
-        run={name: record["run"][name] for name in record["run"] if name != "reproducibility"},
+        record["guarantee"]["delta"],
+        run={name: record["run"][name] for name in facts},
         model=record["model"],
         versions=record["versions"],
         counting=counting,
-        covered=record["covered"][len(wording.covered(plan, count)) :],
-        not_covered=record["not_covered"][len(wording.not_covered(plan, count)) :],
+        remarks=record.get("remarks", ()),
+        with_lower_bound="lower_bound" in record["guarantee"],
     )
-    if same_version:
-        wrong = sorted(set(_differences(record, again)) - {"digest", "guarantee.epsilon"})
-        if "statement" in wrong and record["statement"] == _earlier_statement(again, plan, count):
-            wrong.remove("statement")
-    else:  # another version may word things otherwise or prove more, but must not prove less
-        wrong = sorted(_unproved(_promises(record), _promises(again)))
-        if record["fit_for_release"] and not again["fit_for_release"]:
-            wrong.append("fit_for_release")
-    found = f"{', '.join(wrong)}: not what the plan gives" if wrong else "as recomputed"
+
+
+def _compared(record: dict[str, Any], again: dict[str, Any]) -> Iterator[Check]:
+    """Field by field: the count's parameters, then epsilon, then all that follows from it."""
+    if "count" in again:
+        yield _count(record["count"], again["count"], record["plan"]["neighboring_relation"])
+    claimed, computed = record["guarantee"]["epsilon"], again["guarantee"]["epsilon"]
+    same = _close(claimed, computed)
+    yield Check("epsilon", same, f"{claimed} claimed, {computed} recomputed")
+    if not same:
+        return  # all other claims follow from the same plan
+    wrong = sorted(set(_differences(record, again)) - {"digest", "guarantee.epsilon"})
+    named = ", ".join(name if name.isascii() else ascii(name) for name in wrong[:8])
+    found = f"{named:.200}: not what the plan gives" if wrong else "as recomputed"
     yield Check("every other claim", not wrong, found)
 
 
-def _earlier_statement(again: dict[str, Any], plan: Plan, count: PrivateCount | None) -> str:
-    """As it was worded before large epsilons were called weak."""
-    return wording.statement(
-        plan,
-        claims.number(again["guarantee"]["epsilon"]),
-        again["guarantee"]["delta"],
-        again["attack"]["true_positive_rate"],
-        seeded=again["run"]["seeded"],
-        count=count,
-        cautious=False,
-    )
-
-
-def _count(recorded: dict[str, Any], again: dict[str, Any], plan: Plan) -> Check:
+def _count(recorded: dict[str, Any], again: dict[str, Any], relation: str) -> Check:
     """The count's own parameters fit together, and it belongs to this relation."""
     wrong = sorted(_differences(recorded, again))
     if wrong:
         return Check("count", False, f"{', '.join(wrong)}: not what its parameters give")
-    if plan.neighboring_relation != ADD_OR_REMOVE_ONE:
-        return Check(
-            "count", False, f"the number of records is public: {plan.neighboring_relation}"
-        )
+    if relation != ADD_OR_REMOVE_ONE:
+        return Check("count", False, f"the number of records is public: {relation}")
     return Check("count", True, f"epsilon {recorded['epsilon']} of the sum, as recomputed")
-
-
-def _promises(record: dict[str, Any]) -> dict[str, Any]:
-    """The upper bounds that a record claims, by name."""
-    return {
-        **record["relations"],
-        **record["attack"]["true_positive_rate"],
-        "advantage": record["attack"]["advantage"],
-    }
-
-
-def _unproved(claimed: dict[str, Any], computed: dict[str, Any]) -> list[str]:
-    return [name for name in claimed if not _at_least(claimed[name], computed.get(name, "inf"))]
 
 
 def _differences(recorded: Any, recomputed: Any, path: str = "") -> Iterator[str]:
@@ -306,11 +341,7 @@ def _close(one: Any, other: Any) -> bool:
     numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (one, other))
     if numbers:
         return math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=1e-15)
-    return bool(one == other)
+    return type(one) is type(other) and bool(one == other)
 
 
-def _at_least(claimed: Any, computed: Any) -> bool:
-    return claims.number(claimed) >= claims.number(computed) * (1 - _TOLERANCE)
-
-
-__all__ = ["MODEL_CHECKS", "Check", "Verification", "checks", "model_checks"]
+__all__ = ["MODEL_CHECKS", "Check", "Verification", "examine", "model_checks"]

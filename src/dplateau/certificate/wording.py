@@ -100,13 +100,8 @@ def statement(
     *,
     seeded: bool,
     count: PrivateCount | None = None,
-    cautious: bool = True,
 ) -> str:
-    """The promise in two or three sentences.
-
-    ``cautious=False`` is how it was worded when large epsilons were not called weak: certificates
-    of that time still hold.
-    """
+    """The promise in two or three sentences."""
     relation = RELATIONS[plan.neighboring_relation]
     if not math.isfinite(epsilon):
         return (
@@ -122,7 +117,7 @@ def statement(
         )
     elif unfit(plan.records, delta):
         warning = f"NOT FOR RELEASE: {unfit(plan.records, delta)}. "
-    weak = cautious and is_weak(epsilon)
+    weak = is_weak(epsilon)
     if weak:
         lead = (
             f"WEAK GUARANTEE: at an epsilon above {WEAK_EPSILON:g}, seeing {what} may tell much "
@@ -244,14 +239,23 @@ def covered(plan: Plan, count: PrivateCount | None = None) -> tuple[str, ...]:
     )
 
 
-def not_covered(plan: Plan, count: PrivateCount | None = None) -> tuple[str, ...]:
-    """What the guarantee says nothing about."""
+def not_covered(
+    plan: Plan, count: PrivateCount | None = None, *, planned: bool = True
+) -> tuple[str, ...]:
+    """What the guarantee says nothing about.
+
+    ``planned`` is whether a budget was fixed before the records were counted.
+    """
     hidden = (
         "Intermediate models, training losses or logs of this run: none of them may be shown.",
     )
     stated = (
         "A count of the records: what is stated for adding or removing one holds if "
         f"{plan.records:,} is a public upper bound on their number.",
+    )
+    after_the_fact = (
+        "Other outcomes of the count of records: the noise was given, so epsilon follows from the "
+        "number of records that came out, and with another it would have been another.",
     )
     people = "People with several records: their guarantee is weaker, up to the number of records."
     return (
@@ -263,6 +267,7 @@ def not_covered(plan: Plan, count: PrivateCount | None = None) -> tuple[str, ...
         people,
         "What the model rightly teaches about a population, including people not in the data.",
         "Side channels of the machine that trained it (timing, memory, the raw data itself).",
+        *(after_the_fact if count is not None and not planned else ()),
     )
 
 

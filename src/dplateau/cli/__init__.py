@@ -7,12 +7,16 @@ error and exit code 2; ``--json`` prints one JSON object on standard output and 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from dplateau.cli.terminal import say
 from dplateau.errors import CertificateError, DataError, PlanError
 
 app = typer.Typer(
@@ -44,22 +48,23 @@ def _options(
     """Private convex models, and exactly how private they are."""
 
 
+REFUSED, UNFORESEEN = 2, 70  # exit codes
 _INTERRUPTED = 130  # the exit code of what Ctrl-C ended
 
 _FAMILIES = ("account", "audit", "compare", "explore", "ledger", "review", "train")
 
 
 def main() -> None:
-    """Run the command line; refusals end with exit code 2 and one line."""
+    """Run the command line: every way out is success, or one line and a non-zero exit code."""
     try:
         for family in _FAMILIES:
             importlib.import_module(f"dplateau.cli.{family}")
         with warnings.catch_warnings():
-            warnings.showwarning = _one_line
+            setattr(warnings, "showwarning", _one_line)  # noqa: B010 (its type says otherwise)
             app()
     except (PlanError, DataError, CertificateError) as refusal:
-        print(f"dplateau: {refusal}", file=sys.stderr)
-        raise SystemExit(2) from None
+        _complain(str(refusal))
+        raise SystemExit(REFUSED) from None
     except KeyboardInterrupt:
         _say_interrupted()
         raise SystemExit(_INTERRUPTED) from None
@@ -67,12 +72,37 @@ def main() -> None:
         if end.code == _INTERRUPTED:  # what typer makes of Ctrl-C, without a word
             _say_interrupted()
         raise
+    except BrokenPipeError:  # whoever read our output has seen enough
+        sys.stdout = None
+        raise SystemExit(REFUSED) from None
+    except Exception as trouble:
+        if os.environ.get("DPLATEAU_TRACEBACK"):
+            raise
+        _complain(_unforeseen(trouble))
+        raise SystemExit(UNFORESEEN) from None
+
+
+def _unforeseen(trouble: Exception) -> str:
+    """The kind and the place only: the words of an error that nobody foresaw may quote a record."""
+    if isinstance(trouble, MemoryError):
+        return "there is not enough memory for this. Nothing was written."
+    frames = traceback.extract_tb(trouble.__traceback__)
+    ours = [frame for frame in frames if f"{os.sep}dplateau{os.sep}" in frame.filename]
+    where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "an unknown place"
+    return (
+        f"unexpected {type(trouble).__name__} at {where}: a fault of dplateau, please report this "
+        "line. DPLATEAU_TRACEBACK=1 shows more, which may quote your data."
+    )
+
+
+def _complain(text: str) -> None:
+    say(f"dplateau: {' '.join(text.split())}", sys.stderr)
 
 
 def _say_interrupted() -> None:
-    print("dplateau: interrupted. Nothing was released or written.", file=sys.stderr)
+    _complain("interrupted. Nothing was released or written.")
 
 
 def _one_line(message: Warning | str, *_: Any) -> None:
     """A warning as one line on standard error, without the place in our sources it comes from."""
-    print(f"dplateau: warning: {message}", file=sys.stderr)
+    _complain(f"warning: {message}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dplateau._json import loads
+from dplateau.certificate import disk
+from dplateau.certificate.files import check_file, write_file
 from dplateau.cli import app
 from dplateau.cli.account import (
     AsJson,
@@ -21,6 +23,7 @@ from dplateau.cli.account import (
     iterations_of,
     plan_of,
 )
+from dplateau.cli.terminal import say
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.batches import RELATIONS
 from dplateau.plan.losses import Huber, Loss
@@ -61,8 +64,11 @@ def audit(
     confidence: Annotated[float, typer.Option(help="Of all statements together.")] = 0.95,
     delta: Annotated[float | None, typer.Option(help="Where epsilon is read off.")] = None,
     seed: Annotated[int | None, typer.Option(help="Make the audit reproducible.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a section for the report here.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the section there.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the audit here (JSON), for `report --audit`.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write it as HTML here, to be read.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the files there.")] = False,
     records: Annotated[int | None, typer.Option(help="As in `account`.")] = None,
     batches: Annotated[str | None, typer.Option(help="As in `account`.")] = None,
     batch_size: BatchSize = None,
@@ -78,8 +84,9 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Train models with and without a canary; exit code 1 if they contradict the guarantee."""
-    if html is not None and html.exists() and not force:
-        raise DataError(f"{str(html)!r} exists. Choose another name, or pass --force.")
+    for path in (out, html):
+        if path is not None:
+            check_file(path, force=force)
     if source is None:
         plan, stored = _described(
             batches,
@@ -109,18 +116,13 @@ def audit(
         random_state=seed,
         progress=not as_json,
     )
+    if out is not None:
+        write_file(out, result.to_json() + "\n", force=force)
     if html is not None:
-        _write(html, result.to_html())
-    print(result.to_json() if as_json else result.summary())
+        write_file(html, result.to_html(), force=force)
+    say(result.to_json() if as_json else result.summary())
     if result.violations:
         raise typer.Exit(1)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as trouble:
-        raise DataError(f"cannot write {str(path)!r}: {trouble.strerror}.") from None
 
 
 def _attack(
@@ -174,16 +176,18 @@ def _read(source: Path, iterations: str | None) -> tuple[Plan, dict[str, Any]]:
 
 def _stored(source: Path) -> dict[str, Any]:
     """The JSON object of a plan or certificate."""
+    from dplateau.certificate.record import LARGEST
     from dplateau.report.page import certificate_path
 
     path = certificate_path(source)
+    way_out = (
+        "Pass a plan (plan.to_json()), a certificate, or the directory that `dplateau train` wrote."
+    )
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise PlanError(
-            f"{path.name} is not a readable JSON file. Pass a plan (plan.to_json()), a "
-            "certificate, or the directory that `dplateau train` wrote."
-        ) from None
+        text = disk.read_bytes(path, LARGEST).decode()
+    except (OSError, UnicodeDecodeError) as trouble:
+        raise PlanError(f"cannot read {path.name}: {disk.reason(trouble)}. {way_out}") from None
+    stored = loads(text, path.name, PlanError, way_out)
     if not isinstance(stored, dict):
         raise PlanError(f"{path.name} holds no JSON object, so it is neither plan nor certificate.")
     return stored

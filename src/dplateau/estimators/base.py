@@ -35,10 +35,6 @@ from dplateau.training.run import release
 
 Array = NDArray[np.float64]
 
-_AFTER_THE_FACT = (
-    "Other outcomes of the count of records: the noise was given, so epsilon follows from the "
-    "number of records that came out, and with another it would have been another."
-)
 _CHOSEN = "Leave it out to have it chosen."
 _FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
@@ -271,7 +267,6 @@ class PrivateLinearModel(BaseEstimator):
             self.delta,  # type: ignore[arg-type]
             counting=counting,
             facts=self._facts(),
-            not_covered=(_AFTER_THE_FACT,) if counting.count and self.epsilon is None else (),
         )
         if options.reservation is not None:  # entered first, then shown
             options.reservation.settle(certificate)

@@ -7,6 +7,7 @@ network, no external file. Colours follow the reader's light or dark setting; pr
 from __future__ import annotations
 
 import html
+import io
 import json
 import math
 import re
@@ -14,21 +15,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.auditing.section import VIOLATED, Section
-from dplateau.certificate import wording
-from dplateau.certificate.claims import number
-from dplateau.certificate.model_file import CERTIFICATE, MODEL, REPORT, read_document
-from dplateau.certificate.record import Certificate, Check
-from dplateau.errors import DataError
+from dplateau._json import number
+from dplateau.auditing.reading import read_audit
+from dplateau.auditing.result import VIOLATED, AuditResult
+from dplateau.certificate import disk, sign, wording
+from dplateau.certificate.files import CERTIFICATE, MODEL, REPORT, check_file, write_file
+from dplateau.certificate.model_file import LARGEST, read_document
+from dplateau.certificate.record import Certificate, Check, Counting
+from dplateau.certificate.sign import Voucher
+from dplateau.certificate.verify import Verification
+from dplateau.errors import CertificateError, DataError
 from dplateau.plan.plan import Plan
-from dplateau.report.pictures import epsilon_picture, tradeoff_picture
+from dplateau.report.pictures import Drawn, epsilon_picture, tradeoff_picture
 
 _FIT = "Fit for release"
+_LARGEST_PAGE = 50_000_000  # bytes
+_LARGEST_AUDIT = 16_000_000
 _FACTS = ("feature norm", "classes", "number of records", "domain")
 _SIGNATURES = (
     "No hyper-parameter was tuned on these records, or that tuning was accounted for as well.",
@@ -51,9 +58,27 @@ _LABELS = {
 }
 
 
-def write_report(
-    directory: str | Path, out: str | Path | None = None, *, audit: str | Path | None = None
-) -> Path:
+class Report(NamedTuple):
+    """A page that was written, and what was found before writing it."""
+
+    path: Path
+    verification: Verification
+    voucher: Voucher
+
+
+def write_report(directory: str | Path, out: str | Path | None = None, **options: Any) -> Path:
+    """`make_report`, of which only the path is wanted."""
+    return make_report(directory, out, **options).path
+
+
+def make_report(
+    directory: str | Path,
+    out: str | Path | None = None,
+    *,
+    audit: str | Path | None = None,
+    public_key: str | Path | None = None,
+    time_limit: float | None = None,
+) -> Report:
     """Verify the certificate in ``directory``, and its model, and write the report beside them.
 
     Parameters
@@ -63,13 +88,17 @@ def write_report(
     out : path, optional
         Where to write; ``report.html`` beside the certificate unless given.
     audit : path, optional
-        The section that ``dplateau audit --html`` wrote, to be shown in the report. One of another
-        plan, or one that was edited, is refused.
+        What ``dplateau audit --out`` wrote, to be shown in the report. Its verdict is computed
+        again from its counts; one of another plan is refused.
+    public_key : path, optional
+        The keys whose word is taken; see `dplateau.certificate.sign`.
+    time_limit : float, optional
+        Seconds after which verification is given up.
 
     Returns
     -------
-    Path
-        The file written.
+    Report
+        The file written, and what was found.
 
     Raises
     ------
@@ -78,22 +107,30 @@ def write_report(
     """
     source = certificate_path(directory)
     certificate = Certificate.read(source)
-    model = source.with_name(MODEL)
-    verification = certificate.verify(read_model(model) if model.is_file() else None)
     target = Path(out) if out is not None else source.with_name(REPORT)
     _check_target(target)
-    section = None if audit is None else _audit_of(certificate, Path(audit))
-    page = render(certificate, audit=section, checks=verification.checks)
-    try:
-        target.write_text(page, encoding="utf-8")
-    except OSError as trouble:
-        raise DataError(f"cannot write {str(target)!r}: {trouble.strerror}.") from None
-    return target
+    model = source.with_name(MODEL)
+    found = certificate.verify(
+        read_model(model) if model.is_file() else None, time_limit=time_limit
+    )
+    voucher = voucher_of(certificate, source, public_key)
+    if voucher.check is not None and not voucher.check.passed:
+        raise CertificateError(f"this certificate does not hold: {voucher.check.found}.")
+    attacked = None if audit is None else _audit_of(certificate, Path(audit))
+    page = render(found, audit=attacked, voucher=voucher)
+    return Report(write_file(target, page, force=True), found, voucher)
 
 
 def _check_target(target: Path) -> None:
     """A report replaces a page, and nothing else."""
-    if target.is_file() and not target.read_bytes()[:100].lstrip().lower().startswith(b"<!doctype"):
+    check_file(target, force=True)
+    try:
+        start = disk.read_bytes(target, _LARGEST_PAGE)[:100]
+    except FileNotFoundError:
+        return
+    except OSError as trouble:
+        raise DataError(f"cannot replace {str(target)!r}: {disk.reason(trouble)}.") from None
+    if start and not start.lstrip().lower().startswith(b"<!doctype"):
         raise DataError(f"{str(target)!r} exists and is no report. Choose another name.")
 
 
@@ -103,60 +140,75 @@ def certificate_path(path: str | Path) -> Path:
     return path / CERTIFICATE if path.is_dir() else path
 
 
+def voucher_of(certificate: Certificate, path: Path, public_key: str | Path | None) -> Voucher:
+    """Who vouches for the certificate in a file, by the signature beside it."""
+    trusted = [] if public_key is None else sign.public_keys(public_key)
+    return sign.voucher(certificate, sign.signature_path(path), trusted)
+
+
 def read_model(path: str | Path) -> NDArray[np.float64] | dict[str, Any]:
     """What a certificate can be held against: a saved array, or the whole of a model file."""
     path = Path(path)
     if path.suffix != ".npy":
         return read_document(path)
     try:
-        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
-    except (OSError, ValueError, TypeError):
+        content = io.BytesIO(disk.read_bytes(path, LARGEST))
+        return np.asarray(np.load(content, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError, TypeError, SyntaxError, ArithmeticError, MemoryError, EOFError):
         raise DataError(
             f"no model weights can be read from {str(path)!r}. Name the directory that "
             "`dplateau train --out` wrote, its model.json, or a .npy file."
         ) from None
 
 
-def _audit_of(certificate: Certificate, path: Path) -> Section:
+def _audit_of(certificate: Certificate, path: Path) -> AuditResult:
     try:
-        section = Section.parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        raise DataError(f"cannot read an audit from {str(path)!r}. Check the path.") from None
-    except DataError as refusal:
-        raise DataError(f"{path.name}: {refusal}") from None
-    plan = certificate.plan.fingerprint()
-    if section.plan != plan:
+        text = disk.read_bytes(path, _LARGEST_AUDIT).decode()
+    except (OSError, UnicodeDecodeError) as trouble:
         raise DataError(
-            f"{path.name} is an audit of another plan: {section.plan[:16]}, and this model's is "
-            f"{plan[:16]}. Audit this one: dplateau audit DIR --html FILE."
+            f"cannot read an audit from {str(path)!r}: {disk.reason(trouble)}."
+        ) from None
+    found = read_audit(text, path.name)
+    ours, theirs = certificate.plan.fingerprint(), found.plan.fingerprint()
+    if theirs != ours:
+        raise DataError(
+            f"{path.name} is an audit of another plan: {theirs[:16]}, and this model's is "
+            f"{ours[:16]}. Audit this one: dplateau audit DIR --out FILE."
         )
-    return section
+    return found
 
 
 def render(
-    certificate: Certificate, *, audit: Section | None = None, checks: Sequence[Check] = ()
+    verification: Verification,
+    *,
+    audit: AuditResult | None = None,
+    voucher: Voucher | None = None,
 ) -> str:
-    """The report of a certificate as HTML text, with an audit's section if there is one.
+    """The report of a certificate that holds, as HTML text, with an audit if there is one.
 
-    ``checks`` are the ones made before writing it: the page says what was not checked.
+    Every word and number is taken from what was recomputed; the page says what was not checked.
     """
-    record = certificate.to_dict()
+    record = verification.record
+    if record is None:
+        raise CertificateError("a certificate that does not hold gets no report.")
+    plan = Plan.from_dict(record["plan"])
     guarantee, run = record["guarantee"], record["run"]
-    badge = _badge(record["fit_for_release"], certificate.epsilon, audit)
+    badge = _badge(record["fit_for_release"], verification, audit)
     page = {
         "title": "Privacy report",
         "heading": "Privacy report of a released model",
         "subtitle": _escape(
-            f"model {record['model']['sha256'][:16]}, {_model_name(certificate.plan)}, "
-            f"trained on {wording.records(certificate.plan)}"
+            f"model {record['model']['sha256'][:16]}, {_model_name(plan)}, "
+            f"trained on {wording.records(plan)}"
         ),
         "verdict_class": "good" if badge == _FIT else "bad",
         "badge": badge,
         "statement": _escape(record["statement"]),
+        "voucher": _escape(voucher.sentence if voucher is not None else ""),
         "numbers": _numbers(record),
         "attack": _escape(record["attack"]["words"]),
         "relations": _relations(record),
-        "pictures": _pictures(certificate),
+        "pictures": _pictures(verification, plan),
         "theorem": _escape(guarantee["theorem"]),
         "hypotheses": _items(guarantee["hypotheses"]),
         "signatures": _items(_signatures(record)),
@@ -166,9 +218,10 @@ def render(
         ),
         "covered": _items(record["covered"]),
         "not_covered": _items(record["not_covered"]),
+        "remarks": _remarks(record.get("remarks", ())),
         "plan": _rows(_plan_rows(record)),
-        "audit": "" if audit is None else audit.html,
-        "unchecked": _escape(_unchecked(checks)),
+        "audit": "" if audit is None else audit.to_html(),
+        "unchecked": _escape(_unchecked(verification.checks)),
         "digest": record["digest"],
         "model": record["model"]["sha256"],
         "plan_fingerprint": record["plan_fingerprint"],
@@ -182,13 +235,25 @@ def render(
     return Template(template).substitute(page)
 
 
-def _badge(fit: bool, epsilon: float, audit: Section | None) -> str:
+def _remarks(sentences: Sequence[str]) -> str:
+    """The issuer's own words, marked as such."""
+    if not sentences:
+        return ""
+    return (
+        "<h3>Remarks of the issuer, which nobody checked</h3>\n"
+        f'<ul class="check">\n{_items(sentences)}\n</ul>'
+    )
+
+
+def _badge(fit: bool, verification: Verification, audit: AuditResult | None) -> str:
     if not fit:
-        weak = wording.is_weak(epsilon) and math.isfinite(epsilon)
+        weak = wording.is_weak(verification.epsilon) and math.isfinite(verification.epsilon)
         return "Weak guarantee: not for release" if weak else "Not for release"
     if audit is not None and audit.verdict == VIOLATED:
         return "Not for release: an audit contradicts the guarantee"
-    return "Weak guarantee: think twice" if wording.is_weak(epsilon) else _FIT
+    if wording.is_weak(verification.epsilon):
+        return "Weak guarantee: think twice"
+    return _FIT if verification.complete else f"{_FIT} by its certificate; not all was checked"
 
 
 def _unchecked(checks: Sequence[Check]) -> str:
@@ -222,7 +287,7 @@ def _numbers(record: Mapping[str, Any]) -> str:
         ),
         (wording.above(composition), "what adding up all steps would say"),
     ]
-    if guarantee["lower_bound"] is not None:
+    if guarantee.get("lower_bound") is not None:
         least = wording.below(number(guarantee["lower_bound"]))
         cards.append((least, "no proof can claim less than this"))
     cards += [
@@ -251,10 +316,17 @@ def _relations(record: Mapping[str, Any]) -> str:
     return f'<h3>{heading}</h3>\n<table class="short">\n{rows}\n</table>'
 
 
-def _pictures(certificate: Certificate) -> str:
-    if not math.isfinite(certificate.epsilon):
+def _pictures(verification: Verification, plan: Plan) -> str:
+    if verification.record is None or not math.isfinite(verification.epsilon):
         return "<p>Without a finite guarantee there is nothing to draw.</p>"
-    drawn = (epsilon_picture(certificate), tradeoff_picture(certificate))
+    facts = Drawn(
+        plan,
+        verification.epsilon,
+        verification.delta,
+        Counting.from_record(verification.record),
+        verification.record["run"]["iterations_run"],
+    )
+    drawn = (epsilon_picture(facts), tradeoff_picture(facts))
     return "\n".join(
         f'<figure role="img" aria-label="{_escape(title)}">{svg}'
         f"<figcaption>{_escape(caption)}</figcaption></figure>"
@@ -312,4 +384,12 @@ def _escape(text: str) -> str:
     return re.sub(r"(\d) %", "\\1\u00a0%", whole)
 
 
-__all__ = ["certificate_path", "read_model", "render", "write_report"]
+__all__ = [
+    "Report",
+    "certificate_path",
+    "make_report",
+    "read_model",
+    "render",
+    "voucher_of",
+    "write_report",
+]

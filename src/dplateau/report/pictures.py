@@ -16,7 +16,7 @@ import numpy as np
 
 from dplateau.accounting.guarantee import account
 from dplateau.certificate import wording
-from dplateau.certificate.record import Certificate, Counting
+from dplateau.certificate.claims import Counting
 from dplateau.errors import DataError
 from dplateau.plan.plan import Plan
 
@@ -60,10 +60,20 @@ class Picture(NamedTuple):
     caption: str
 
 
-def epsilon_picture(certificate: Certificate) -> Picture:
+class Drawn(NamedTuple):
+    """The facts of a release that the pictures show."""
+
+    plan: Plan
+    epsilon: float
+    delta: float
+    counting: Counting
+    steps_run: int
+
+
+def epsilon_picture(facts: Drawn) -> Picture:
     """Epsilon against training length, by dplateau and by composition, with this run marked."""
-    plan, delta, counting = certificate.plan, certificate.delta, certificate.counting
-    lengths = _lengths(plan, certificate.to_dict()["run"]["iterations_run"])
+    plan, delta, counting = facts.plan, facts.delta, facts.counting
+    lengths = _lengths(plan, facts.steps_run)
     ours, added_up = np.array([_two_bounds(plan, t, delta, counting) for t in lengths]).T
     here = plan.iterations if math.isfinite(plan.iterations) else lengths[-1]
 
@@ -71,7 +81,7 @@ def epsilon_picture(certificate: Certificate) -> Picture:
         shown = np.isfinite(added_up) & (added_up <= 50 * max(ours))
         ax.plot(lengths, ours, color=_OURS, label="this guarantee")
         ax.plot(lengths[shown], added_up[shown], "--", color=_OTHER, label="adding up all steps")
-        ax.plot([here], [certificate.epsilon], "o", ms=9, color=_OURS, label="this run")
+        ax.plot([here], [facts.epsilon], "o", ms=9, color=_OURS, label="this run")
         ax.set(xscale="log", yscale="log", xlabel="training steps", ylabel="ε (less is better)")
         _plain_ticks(ax.yaxis)
         ax.xaxis.set_major_formatter(lambda steps, _: _steps(steps))
@@ -81,7 +91,7 @@ def epsilon_picture(certificate: Certificate) -> Picture:
         "Epsilon against training length",
         _inline(draw),
         f"The privacy loss ε at δ = {wording.short(delta)} had training been shorter or longer. "
-        + _moral(certificate.epsilon, ours[-1], int(lengths[-1])),
+        + _moral(facts.epsilon, ours[-1], int(lengths[-1])),
     )
 
 
@@ -91,10 +101,10 @@ def _moral(here: float, at_the_end: float, length: int) -> str:
     return f"Trained for {_steps(length)} steps, it would be {wording.above(at_the_end)}."
 
 
-def tradeoff_picture(certificate: Certificate) -> Picture:
+def tradeoff_picture(facts: Drawn) -> Picture:
     """True-positive against false-positive rate of the best attack on one record."""
     false_alarms = np.concatenate([np.geomspace(1e-4, 0.02, 40), np.linspace(0.02, 1.0, 80)[1:]])
-    found = certificate.counting.found(account(certificate.plan), false_alarms)
+    found = facts.counting.found(account(facts.plan), false_alarms)
 
     def draw(ax: Any) -> None:
         ax.plot(false_alarms, found, color=_OURS, label="best possible attack")
@@ -191,4 +201,4 @@ def _themed(text: str) -> str:
     return svg
 
 
-__all__ = ["Picture", "epsilon_picture", "tradeoff_picture"]
+__all__ = ["Drawn", "Picture", "epsilon_picture", "tradeoff_picture"]
