@@ -119,7 +119,7 @@ def test_an_understated_law_would_be_caught() -> None:
 
 
 def test_pmf_is_a_valid_dominating_law() -> None:
-    pmf = Composition(((gaussian_law(0.1), 100),)).pmf(1e-4)
+    pmf = Composition(((gaussian_law(0.1), 100),)).on_grid(1e-4)
     total = pmf._probs.sum() + pmf._infinity_mass
     assert total == pytest.approx(1.0, abs=1e-9)
     for epsilon in (0.0, 1.0, 3.0):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplateau.accounting.bounds import families
-from dplateau.accounting.bounds.families import COMPOSITION, FORGETTING, SHIFT, Chosen
-from dplateau.accounting.bounds.forgetting import survival
+from dplateau.accounting.bounds.base import Bound, Chosen, applicable, bound_named
 from dplateau.accounting.bounds.hypotheses import hypotheses_of
 from dplateau.accounting.bounds.renyi import best_rdp
 from dplateau.accounting.privacy_loss.conversions import (
@@ -22,17 +21,49 @@ from dplateau.accounting.privacy_loss.conversions import (
     check_epsilon,
     tradeoff_from_profile,
 )
-from dplateau.accounting.privacy_loss.profiles import PLD
+from dplateau.accounting.privacy_loss.profiles import PLD, as_pld
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
-_SURELY_LONGER = 2.0  # composition over this many times forgetting's horizon cannot be smaller
 _CLOSE = 0.02  # relative, of the delta that is found
+_CURVE = (1e-9, 1e-2)  # deltas to fix parameters for when a whole curve is asked for
 RELEASE_EPSILON = 20.0  # above it nothing is called fit for release, whatever else holds
 RELEASE_DELTA = 0.01  # nor above this, however few the records
 WEAK_EPSILON = 10.0  # above it the probabilities may differ by more than 22,000 times
+
+
+@dataclass(frozen=True)
+class Result:
+    """The least proved epsilon at one delta, and why it holds.
+
+    See docs/theory.md#section-7.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The guarantee.
+    bound : str
+        The name of the bound that won, as in `Guarantee.bounds`.
+    last_steps : float
+        How many last steps its theorem looks at.
+    failure : float
+        The part of delta that is spent on a coupling that may fail.
+    hypotheses : tuple of str
+        What was checked for the theorem, with the numbers found.
+    theorem, link : str
+        The theorem in a sentence, and where it is proved.
+    """
+
+    epsilon: float
+    delta: float
+    bound: str
+    last_steps: float
+    failure: float
+    hypotheses: tuple[str, ...]
+    theorem: str
+    link: str
 
 
 def account(plan: Plan, delta: float = 1e-6) -> Guarantee:
@@ -45,8 +76,8 @@ def account(plan: Plan, delta: float = 1e-6) -> Guarantee:
     plan : Plan
         The method that will be run.
     delta : float, default 1e-6
-        The delta at which `Guarantee.bound`, `Guarantee.last_steps` and `Guarantee.hypotheses`
-        name the theorem that won. Any other delta may be asked of the result.
+        The delta that `Guarantee.explain` and `Guarantee.pld` speak of. Any delta may be asked of
+        the result: ``guarantee.at(delta)``.
 
     Examples
     --------
@@ -54,8 +85,8 @@ def account(plan: Plan, delta: float = 1e-6) -> Guarantee:
     >>> plan = dp.Plan(records=10_000, batches=dp.FullBatch(), iterations=math.inf, step_size=4.0,
     ...                noise_multiplier=400.0, lipschitz=1.0, smoothness=0.25,
     ...                domain=dp.L2Ball(1.0))
-    >>> guarantee = account(plan)
-    >>> round(guarantee.epsilon(1e-6), 3), guarantee.bound
+    >>> result = account(plan).at(1e-6)
+    >>> round(result.epsilon, 3), result.bound
     (0.431, 'forgetting')
     """
     return Guarantee(plan, check_delta(delta))
@@ -76,80 +107,126 @@ class Guarantee:
 
     plan: Plan
     reference_delta: float = 1e-6
+    _asked: dict[tuple[str, float], tuple[Chosen | None, float]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     # -- the bounds -----------------------------------------------------------------------------
 
-    @cached_property
-    def _composition(self) -> Chosen:
-        return families.composed(self.plan)
-
-    def _others(self, delta: float) -> list[Chosen]:
-        found = (families.shifted(self.plan, delta), families.forgotten(self.plan, delta))
-        return [chosen for chosen in found if chosen is not None]
+    def _answer(self, name: str, delta: float) -> tuple[Chosen | None, float]:
+        """What one bound says at this delta; worked out once."""
+        key = (name, delta)
+        if key not in self._asked:
+            chosen = bound_named(name).at(self.plan, delta)
+            self._asked[key] = (chosen, math.inf if chosen is None else chosen.epsilon(delta))
+        return self._asked[key]
 
     def winner(self, delta: float) -> tuple[Chosen, float]:
         """The bound that is least at this delta, and its epsilon.
 
         A bound that can only be larger than one already worked out is left alone.
         """
-        delta = check_delta(delta)
-        found: list[tuple[Chosen, float]] = []
-        forgotten = families.forgotten(self.plan, delta)
-        if forgotten is not None:
-            found.append((forgotten, _epsilon(forgotten, delta)))
-        if not found or not self._longer_than(found[0][0]):
-            found.append((self._composition, _epsilon(self._composition, delta)))
-        best = min(found, key=lambda pair: pair[1])
-        if families.least_shift(self.plan, delta) < best[1]:
-            shifted = families.shifted(self.plan, delta)
-            if shifted is not None:
-                found.append((shifted, _epsilon(shifted, delta)))
-        return min(found, key=lambda pair: (pair[1], pair[0].name != COMPOSITION))
-
-    def _longer_than(self, chosen: Chosen) -> bool:
-        """Composition of all steps is surely worse than a price of far fewer of the same steps."""
-        return (
-            chosen.name == FORGETTING and self.plan.iterations >= _SURELY_LONGER * chosen.last_steps
-        )
+        best, found = math.inf, dict[str, Chosen]()
+        for bound in self._bounds:
+            if found and not bound.floor(self.plan, delta, found) < best:
+                continue
+            chosen, epsilon = self._answer(bound.name, delta)
+            if chosen is not None:
+                found[bound.name] = chosen
+                best = min(best, epsilon)
+        name = min(found, key=lambda n: (self._answer(n, delta)[1], n != "composition"))
+        return found[name], self._answer(name, delta)[1]
 
     @cached_property
-    def _reference(self) -> Chosen:
-        return self.winner(self.reference_delta)[0]
+    def _bounds(self) -> list[Bound]:
+        return applicable(self.plan)
+
+    def at(self, delta: float) -> Result:
+        """The least proved epsilon at this delta, with the theorem that proves it."""
+        delta = check_delta(delta)
+        chosen, epsilon = self.winner(delta)
+        bound = self._statement_of(chosen)
+        return Result(
+            epsilon=epsilon,
+            delta=delta,
+            bound=chosen.name,
+            last_steps=chosen.last_steps,
+            failure=chosen.failure,
+            hypotheses=self._checked_for(chosen),
+            theorem=bound.sentence,
+            link=bound.link,
+        )
+
+    def _statement_of(self, chosen: Chosen) -> Bound:
+        return bound_named(chosen.name)
+
+    def _checked_for(self, chosen: Chosen) -> tuple[str, ...]:
+        return hypotheses_of(self.plan, chosen)
+
+    def _at_reference(self, name: str) -> Result:
+        warnings.warn(
+            f"Guarantee.{name} speaks of delta = {self.reference_delta:g} only; "
+            f"ask guarantee.at(delta).{name}.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return self.at(self.reference_delta)
 
     @property
     def bound(self) -> str:
-        """The theorem that won at the reference delta."""
-        return self._reference.name
+        """Deprecated: ``at(delta).bound``, at the delta that was given to `account`."""
+        return self._at_reference("bound").bound
 
     @property
     def last_steps(self) -> float:
-        """How many last steps that theorem looks at."""
-        return self._reference.last_steps
+        """Deprecated: ``at(delta).last_steps``, at the delta that was given to `account`."""
+        return self._at_reference("last_steps").last_steps
 
     @property
     def hypotheses(self) -> tuple[str, ...]:
-        """What was checked for that theorem, with the numbers found."""
-        return hypotheses_of(self.plan, self._reference)
+        """Deprecated: ``at(delta).hypotheses``, at the delta that was given to `account`."""
+        return self._at_reference("hypotheses").hypotheses
 
     # -- the currencies -------------------------------------------------------------------------
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon that is proved at this delta (``inf`` if none is)."""
-        return self.winner(delta)[1]
+        return self.winner(check_delta(delta))[1]
 
     def delta(self, epsilon: float) -> float:
         """The least delta that is proved at this epsilon."""
         epsilon = check_epsilon(epsilon)
         if math.isinf(epsilon):
             return 0.0
-        least = min(self._composition.price.delta(epsilon), 1.0)
+        least = 1.0
+        names = [bound.name for bound in self._bounds]
+        if "composition" in names:
+            least = self._proved("composition", 0.5, epsilon)
+        if "forgetting" in names:
+            least = min(least, self._delta_by_aiming("forgetting", epsilon, least))
+        for name in names:
+            if name in ("composition", "forgetting"):
+                continue
+            for part in (1.0, 1e-3, 1e-6):
+                least = min(least, self._proved(name, min(max(part * least, 1e-300), 0.5), epsilon))
+        return max(least, sys.float_info.min)  # no Gaussian mechanism is pure: 0 is an underflow
+
+    def _proved(self, name: str, aim: float, epsilon: float) -> float:
+        """The delta that one bound proves at ``epsilon``, its parameters chosen for ``aim``."""
+        chosen = bound_named(name).at(self.plan, aim)
+        value = 1.0 if chosen is None else chosen.price.delta(epsilon)
+        return value if 0 <= value <= 1 else 1.0  # NaN fails closed
+
+    def _delta_by_aiming(self, name: str, epsilon: float, least: float) -> float:
+        """The least delta of a bound whose parameters want to know it beforehand.
+
+        Parameters chosen for some delta either prove that delta or show it to be out of reach; what
+        they prove is a good next aim, and longer strides follow while that goes well.
+        """
         low, high = math.log(1e-300), math.log(max(least, 1e-300))
-        # A horizon chosen for some delta either proves that delta or shows it to be out of reach;
-        # what it proves is a good next aim, and longer strides follow while that goes well.
         aim, stride = high, _CLOSE
-        while high - low > _CLOSE and self._forgets:
-            chosen = families.forgotten(self.plan, min(math.exp(aim), 0.5))
-            proved = 1.0 if chosen is None else chosen.price.delta(epsilon)
+        while high - low > _CLOSE:
+            proved = self._proved(name, min(math.exp(aim), 0.5), epsilon)
             least = min(least, proved)
             if proved <= math.exp(aim):
                 high = min(aim, math.log(max(proved, 1e-300)))
@@ -157,23 +234,13 @@ class Guarantee:
             else:
                 low = aim
                 aim = (low + high) / 2
-        seen: set[float] = set()
-        for part in (1.0, 1e-3, 1e-6) if self.plan.hidden_state else ():
-            shifted = families.shifted(self.plan, min(max(part * least, 1e-300), 0.5))
-            if shifted is not None and shifted.last_steps not in seen:
-                seen.add(shifted.last_steps)
-                least = min(least, shifted.price.delta(epsilon))
-        return max(least, sys.float_info.min)  # no Gaussian mechanism is pure: 0 is an underflow
-
-    @cached_property
-    def _forgets(self) -> bool:
-        return self.plan.hidden_state and survival(self.plan) is not None
+        return least
 
     def bounds(self, delta: float) -> dict[str, float]:
         """Every bound that applies, with its epsilon at this delta."""
         delta = check_delta(delta)
-        chosen = [self._composition, *self._others(delta)]
-        return {each.name: _epsilon(each, delta) for each in chosen}
+        answers = {bound.name: self._answer(bound.name, delta) for bound in self._bounds}
+        return {name: epsilon for name, (chosen, epsilon) in answers.items() if chosen is not None}
 
     def rdp(self, alphas: ArrayLike) -> Vector:
         """The best Renyi bound at each order above 1 (forgetting has none)."""
@@ -193,7 +260,7 @@ class Guarantee:
     @cached_property
     def _curves(self) -> list[Chosen]:
         found: dict[tuple[str, float], Chosen] = {}
-        for delta in (self.reference_delta, *families.reference_deltas()):
+        for delta in (self.reference_delta, *_CURVE):
             chosen = self.winner(delta)[0]
             found[(chosen.name, chosen.last_steps)] = chosen
         return list(found.values())
@@ -210,18 +277,15 @@ class Guarantee:
 
         Forgetting's chance that the past survives is mass at infinity.
         """
-        return self._reference.price.pld(value_discretization_interval)
+        chosen = self.winner(self.reference_delta)[0]
+        return as_pld(chosen.price, value_discretization_interval)
 
     def explain(self) -> str:
         """A few plain sentences for the person who signs the release."""
         delta = self.reference_delta
-        epsilon = self.winner(delta)[1]
-        return " ".join(_sentences(self.plan, self._reference, epsilon, delta))
-
-
-def _epsilon(chosen: Chosen, delta: float) -> float:
-    value = chosen.price.epsilon(delta)
-    return value if value >= 0 else math.inf  # NaN fails closed
+        chosen, epsilon = self.winner(delta)
+        reason = self._statement_of(chosen).reason(chosen)
+        return " ".join(_sentences(self.plan, reason, epsilon, delta))
 
 
 _RELATIONS = {
@@ -231,7 +295,7 @@ _RELATIONS = {
 }
 
 
-def _sentences(plan: Plan, chosen: Chosen, epsilon: float, delta: float) -> Sequence[str]:
+def _sentences(plan: Plan, reason: str, epsilon: float, delta: float) -> Sequence[str]:
     steps = "any number of" if math.isinf(plan.iterations) else f"{plan.iterations:,}"
     if math.isinf(epsilon):
         return (
@@ -252,19 +316,7 @@ def _sentences(plan: Plan, chosen: Chosen, epsilon: float, delta: float) -> Sequ
         f"{_at_most(epsilon, 4)}), except with probability {delta:g} (delta).",
         f"This holds for {steps} training steps, provided that {released} released.",
     ]
-    if chosen.name == FORGETTING:
-        said.append(
-            f"It rests on forgetting: whatever happened earlier than the last "
-            f"{chosen.last_steps:,.0f} steps has been washed out by the noise, but for a chance of "
-            f"{chosen.failure:.2g} that is counted in delta. Longer training costs no more privacy."
-        )
-    elif chosen.name == SHIFT:
-        said.append(
-            "It rests on amplification by iteration: noise added in later steps hides what earlier "
-            f"steps did, and the last {chosen.last_steps:,.0f} steps decide."
-        )
-    else:
-        said.append("It adds up the privacy loss of every step, as other libraries do.")
+    said.append(reason)
     said.append(
         "Not covered: preprocessing or settings chosen by looking at the data, and any other "
         "release from the same records."
@@ -284,12 +336,10 @@ def _at_most(value: float, digits: int) -> str:
 
 
 __all__ = [
-    "COMPOSITION",
-    "FORGETTING",
     "RELEASE_DELTA",
     "RELEASE_EPSILON",
-    "SHIFT",
     "WEAK_EPSILON",
     "Guarantee",
+    "Result",
     "account",
 ]

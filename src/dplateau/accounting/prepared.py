@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplateau.accounting.bounds import families
-from dplateau.accounting.bounds.families import COMPOSITION, Chosen
+from dplateau.accounting.bounds.base import Chosen
+from dplateau.accounting.bounds.composition import composition
 from dplateau.accounting.guarantee import Guarantee
+from dplateau.accounting.privacy_loss.composed import GridLaw
 from dplateau.accounting.privacy_loss.conversions import check_delta, check_epsilon
 from dplateau.accounting.privacy_loss.distribution import gaussian_law
 from dplateau.accounting.privacy_loss.profiles import (
-    PLD,
     Composed,
     Gaussian,
     Price,
@@ -90,8 +90,8 @@ class PreparedGuarantee(Guarantee):
         if self.mu == 0:
             return super().bounds(delta)
         chosen, epsilon = self.winner(delta)
-        composed = beside(families.composed(self.plan).price, self.mu)
-        return {COMPOSITION: _epsilon(composed, delta), chosen.name: epsilon}
+        composed = beside(composition(self.plan), self.mu)
+        return {"composition": _epsilon(composed, delta), chosen.name: epsilon}
 
     def rdp(self, alphas: ArrayLike) -> Vector:
         """The best Renyi bound at each order above 1: the sum of both."""
@@ -121,31 +121,42 @@ class _ByDistribution:
     price: Price
     mu: float
 
-    def pld(self, interval: float) -> PLD:
-        return self.price.pld(interval).compose(Gaussian(self.mu).pld(interval))
+    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+        (release,) = Gaussian(self.mu).orders_on_grid(interval)
+        return [order.beside(release) for order in self.price.orders_on_grid(interval)]
 
-    def _fitting(self, delta: float) -> PLD:
+    def _fitting(self, delta: float) -> list[GridLaw]:
         reach = self.price.epsilon(delta) + Gaussian(self.mu).epsilon(delta)
-        return self.pld(max(reach, 1e-3) / _POINTS) if math.isfinite(reach) else None
+        return self.orders_on_grid(max(reach, 1e-3) / _POINTS) if math.isfinite(reach) else []
 
     def epsilon(self, delta: float) -> float:
-        pld = self._fitting(delta)
-        return math.inf if pld is None else float(pld.get_epsilon_for_delta(delta))
+        orders = self._fitting(delta)
+        low, high = 0.0, self.price.epsilon(delta / 2) + Gaussian(self.mu).epsilon(delta / 2)
+        if not orders or not _delta_of(orders, high) <= delta:
+            return high  # the two shares of delta added up are always valid
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if _delta_of(orders, middle) > delta else (low, middle)
+        return high
 
     def delta(self, epsilon: float) -> float:
         return float(self.profile(np.array([epsilon]))[0])
 
     def profile(self, epsilons: Vector) -> Vector:
-        pld = self._fitting(_REFERENCES[0])
-        if pld is None:
+        orders = self._fitting(_REFERENCES[0])
+        if not orders:
             return np.ones_like(epsilons)
-        return np.asarray([pld.get_delta_for_epsilon(float(e)) for e in epsilons])
+        return np.asarray([_delta_of(orders, float(epsilon)) for epsilon in epsilons])
 
     def estimate(self, delta: float) -> float:
         return self.price.epsilon(delta / 2) + Gaussian(self.mu).epsilon(delta / 2)
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return None  # read off the privacy profile
+
+
+def _delta_of(orders: list[GridLaw], epsilon: float) -> float:
+    return max(order.delta(epsilon) for order in orders)
 
 
 def _epsilon(price: Price, delta: float) -> float:

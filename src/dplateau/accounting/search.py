@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplateau.accounting.bounds.families import Chosen
+from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.guarantee import Guarantee
 from dplateau.accounting.prepared import account_prepared
+from dplateau.accounting.privacy_loss.composed import GridLaw
 from dplateau.accounting.privacy_loss.conversions import check_delta
-from dplateau.accounting.privacy_loss.profiles import PLD
 from dplateau.accounting.selection import ORDERS, Profile, Selection, deep_enough
 from dplateau.accounting.trials import Trials, trials_from_dict
 from dplateau.errors import PlanError, non_negative, positive, probability
@@ -174,8 +174,31 @@ class _Price:
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return self.selection.tradeoff(type_one)
 
-    def pld(self, interval: float) -> PLD:
+    def orders_on_grid(self, interval: float) -> list[GridLaw]:
         raise PlanError("a search is priced by its profile; it has no privacy loss distribution.")
+
+
+class SelectionBound(Bound, register=False):
+    """Section 16: the best of a random number of trials.
+
+    See docs/theory.md#section-16.
+    """
+
+    name = SELECTION
+    sentence = "The best of a random number of trials costs little more than one of them."
+    link = "docs/theory.md#section-16"
+
+    def applies_to(self, plan: Plan) -> bool:
+        return False
+
+    def at(self, plan: Plan, delta: float) -> Chosen | None:
+        return None
+
+    def reason(self, chosen: Chosen) -> str:
+        return (
+            "It rests on private selection: the number of trials is random, and only the best one "
+            "is seen."
+        )
 
 
 @dataclass(frozen=True)
@@ -217,9 +240,10 @@ class SearchGuarantee(Guarantee):
         """Both bounds on a selection, each with its epsilon at this delta."""
         return self._price.selection.bounds(check_delta(delta))
 
-    @property
-    def hypotheses(self) -> tuple[str, ...]:
-        """What was checked, with the numbers found."""
+    def _statement_of(self, chosen: Chosen) -> Bound:
+        return SelectionBound()
+
+    def _checked_for(self, chosen: Chosen) -> tuple[str, ...]:
         facts = self._facts
         return (
             f"the number of trials is drawn from the law {facts.trials.to_dict()}, independently "
@@ -230,7 +254,7 @@ class SearchGuarantee(Guarantee):
             f"is trained on; one record changes a score by at most {facts.score_sensitivity:g}, "
             f"and Gaussian noise of deviation {facts.score_noise:g} is added",
             "only the best trial is released: its candidate, its score and its last iterate",
-            *Guarantee(self.plan, self.reference_delta).hypotheses,
+            *Guarantee(self.plan).at(self.reference_delta).hypotheses,
         )
 
     def rdp(self, alphas: ArrayLike) -> Vector:

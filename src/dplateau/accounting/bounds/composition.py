@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price, WithFailure
 from dplateau.accounting.privacy_loss.sampled import displacement_chance, step_laws
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
@@ -16,7 +18,35 @@ Vector = NDArray[np.float64]
 
 LONGEST = 4_000_000  # steps of a varying schedule that are looked at one by one
 _GROUPS = 48  # distinct steps that are composed apart; more are rounded up to these
+_SURELY_LONGER = 2.0  # composition of so many times a horizon's steps cannot cost less than it
 _LARGEST_STEP = 400.0  # noise deviations per step beyond which sampling is not credited
+
+
+class CompositionBound(Bound):
+    """Section 3 with ``R = T``: every step is priced as if it were shown.
+
+    See docs/theory.md#section-3.
+    """
+
+    name = "composition"
+    sentence = "The privacy losses of all steps are added up, as if every iterate were released."
+    link = "docs/theory.md#section-3"
+    rank = 20
+    needs_hidden_state = False
+
+    def applies_to(self, plan: Plan) -> bool:
+        return True
+
+    def at(self, plan: Plan, delta: float) -> Chosen | None:
+        return Chosen(self.name, composition(plan), plan.iterations)
+
+    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+        """Infinite where a price of far fewer of the same steps is known."""
+        horizon = found["forgetting"].last_steps if "forgetting" in found else math.inf
+        return math.inf if plan.iterations >= _SURELY_LONGER * horizon else 0.0
+
+    def reason(self, chosen: Chosen) -> str:
+        return "It adds up the privacy loss of every step, as other libraries do."
 
 
 def composition(plan: Plan, last: float = math.inf) -> Price:

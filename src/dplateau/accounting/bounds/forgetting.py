@@ -13,14 +13,119 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.accounting.bounds.composition import LONGEST
-from dplateau.accounting.bounds.shift import period_of
+from dplateau.accounting.bounds import patterns
+from dplateau.accounting.bounds.base import Bound, Chosen
+from dplateau.accounting.bounds.composition import LONGEST, composition
+from dplateau.accounting.bounds.hypotheses import contraction_checked
+from dplateau.accounting.bounds.shift import from_common_start, period_of
+from dplateau.accounting.privacy_loss.profiles import Gaussian, Price, WithFailure
 from dplateau.accounting.privacy_loss.sampled import displacement_chance
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
 _STICK = math.sqrt(math.pi / 2)  # the reflected walk's overshoot, in noise deviations
+
+
+_SHARES = (1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.04, 0.08, 0.15, 0.25, 0.4, 0.6)
+
+
+class ForgettingBound(Bound):
+    """Section 6: the last ``R`` steps, and a share of delta for the past that survives them.
+
+    See docs/theory.md#section-6.
+    """
+
+    name = "forgetting"
+    sentence = "Two copies of one chain meet, so that the past is forgotten but for a small chance."
+    link = "docs/theory.md#section-6"
+    rank = 10
+
+    def applies_to(self, plan: Plan) -> bool:
+        return survival(plan) is not None
+
+    def at(self, plan: Plan, delta: float) -> Chosen | None:
+        chance = survival(plan)
+        if chance is None:
+            return None
+        # The horizon is chosen as if training never ended, so that every longer run gets the same.
+        chosen = _within(plan, chance, delta, math.inf) if plan.is_constant else None
+        if chosen is None or chosen.last_steps > plan.iterations:
+            chosen = _within(plan, chance, delta, plan.iterations)
+        return chosen
+
+    def reason(self, chosen: Chosen) -> str:
+        return (
+            f"It rests on forgetting: whatever happened earlier than the last "
+            f"{chosen.last_steps:,.0f} steps has been washed out by the noise, but for a chance of "
+            f"{chosen.failure:.2g} that is counted in delta. Longer training costs no more privacy."
+        )
+
+    def hypotheses(self, plan: Plan, chosen: Chosen) -> list[str]:
+        return [
+            *contraction_checked(plan),
+            f"two copies of the chain fail to meet within the last {chosen.last_steps:g} steps "
+            f"with probability at most {chosen.failure:.3g}, which is part of delta",
+        ]
+
+
+def _within(
+    plan: Plan, chance: Survival | VaryingSurvival, delta: float, most: float
+) -> Chosen | None:
+    """The best horizon of at most ``most`` steps."""
+    horizons = _horizons(chance, delta, most)
+    if not horizons:
+        return None
+    endless = plan.replace(iterations=math.inf) if plan.is_constant else plan
+    values = _estimates(endless, chance, delta, horizons)
+    steps = min(horizons, key=lambda r: values[r])
+    place = horizons.index(steps)
+    low, high = horizons[max(place - 1, 0)], horizons[min(place + 1, len(horizons) - 1)]
+    between = sorted({int(r) for r in np.linspace(float(low), float(high), 9)[1:-1]} - {*horizons})
+    values.update(_estimates(endless, chance, delta, [float(r) for r in between]))
+    steps = min(values, key=lambda r: values[r])
+    failure = chance(steps)
+    if not failure < delta:
+        return None
+    price = WithFailure(last_steps_price(endless, steps, delta - failure), failure)
+    return Chosen(ForgettingBound.name, price, steps, failure)
+
+
+def _horizons(chance: Survival | VaryingSurvival, delta: float, iterations: float) -> list[float]:
+    found = {chance.steps_for(share * delta, iterations) for share in _SHARES}
+    return sorted(steps for steps in found if math.isfinite(steps))
+
+
+def _estimates(
+    plan: Plan, chance: Survival | VaryingSurvival, delta: float, horizons: list[float]
+) -> dict[float, float]:
+    """Roughly the epsilon of each horizon, to choose between them."""
+    failures = {steps: chance(steps) for steps in horizons}
+    values = {
+        steps: WithFailure(_composed(plan, steps), failures[steps]).estimate(delta)
+        for steps in horizons
+    }
+    left = [steps for steps in horizons if failures[steps] < delta]
+    hidden = patterns.sketched(plan, left, [delta - failures[steps] for steps in left])
+    return values | {steps: min(values[steps], value) for steps, value in hidden.items()}
+
+
+def _composed(plan: Plan, steps: float) -> Price:
+    if plan.hits.deterministic:
+        return Gaussian(from_common_start(plan, steps))
+    return composition(plan, steps)
+
+
+def last_steps_price(plan: Plan, steps: float, delta: float) -> Price:
+    """What the last steps cost from a common start: section 4, or the lesser of 3 and 14.
+
+    See docs/theory.md#section-6.
+    """
+    plain = _composed(plan, steps)
+    hidden = patterns.from_common_start(plan, steps, delta)
+    if hidden is None or hidden.epsilon(delta) >= plain.epsilon(delta):
+        return plain
+    return hidden
 
 
 @dataclass(frozen=True)

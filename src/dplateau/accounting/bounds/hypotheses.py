@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dplateau.accounting.bounds.families import COMPOSITION, FORGETTING, SHIFT, Chosen
+from dplateau.accounting.bounds.base import Chosen, bound_named
 from dplateau.plan.plan import Plan
 
 
@@ -13,6 +13,7 @@ def hypotheses_of(plan: Plan, chosen: Chosen) -> tuple[str, ...]:
 
     See docs/theory.md#section-11.
     """
+    bound = bound_named(chosen.name)
     checked = [
         f"every record's gradient has norm at most {plan.lipschitz:g} (lipschitz), the regulariser "
         f"not counted; neighbours differ by {plan.sensitivity:g} in a sum of gradients "
@@ -20,21 +21,16 @@ def hypotheses_of(plan: Plan, chosen: Chosen) -> tuple[str, ...]:
         f"Gaussian noise of standard deviation {_range(plan)} times lipschitz on every sum of "
         "gradients, drawn afresh",
         f"sums are divided by the public batch size {plan.batch_size:g}",
+        *bound.hypotheses(plan, chosen),
     ]
-    if chosen.name in (SHIFT, FORGETTING):
-        checked += _contraction(plan)
-    if chosen.name == FORGETTING:
-        checked.append(
-            f"two copies of the chain fail to meet within the last {chosen.last_steps:g} steps "
-            f"with probability at most {chosen.failure:.3g}, which is part of delta"
-        )
-    if chosen.name != COMPOSITION:
+    if bound.needs_hidden_state:
         checked.append("only the last iterate is released")
     checked.append(
-        "the number of steps does not depend on the data"
+        "the number of steps does not depend on the data, nor on the run's own noise and batches"
         if math.isinf(plan.iterations)
-        else f"exactly {plan.iterations} steps are run, or fewer by a rule that ignores the data"
-        if chosen.name != COMPOSITION and plan.is_constant
+        else f"exactly {plan.iterations} steps are run, or fewer by a rule that ignores the data "
+        "and the run's own noise and batches"
+        if bound.needs_hidden_state and plan.is_constant
         else f"at most {plan.iterations} steps are run"
     )
     return tuple(checked)
@@ -46,7 +42,11 @@ def _range(plan: Plan) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _contraction(plan: Plan) -> list[str]:
+def contraction_checked(plan: Plan) -> list[str]:
+    """What every theorem about hidden iterates needs of the steps.
+
+    See docs/theory.md#section-1.
+    """
     eta = plan.step_size.largest(plan.iterations)
     limit = plan.smoothness + plan.regularization
     said = [

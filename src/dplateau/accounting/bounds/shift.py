@@ -8,18 +8,78 @@ batches are cyclic batches with one batch per epoch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import LONGEST
+from dplateau.accounting.bounds.hypotheses import contraction_checked
+from dplateau.accounting.bounds.sampled_shift import fixed_size_shift, poisson_shift
+from dplateau.accounting.bounds.search import minimise_over_integers
 from dplateau.accounting.bounds.taut_string import energy, worst_mu
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
+from dplateau.accounting.privacy_loss.profiles import Gaussian
 from dplateau.plan.plan import Plan
 
 _FORGOTTEN = 1e-140  # contraction factors below this are cut off before squares underflow
 _FOREVER = 10**18
+
+
+class ShiftBound(Bound):
+    """Sections 4 and 5: what is left of the past at some point is paid off by the noise after it.
+
+    See docs/theory.md#section-4.
+    """
+
+    name = "shift"
+    sentence = (
+        "Noise added in later steps hides what earlier ones did (amplification by iteration)."
+    )
+    link = "docs/theory.md#section-4"
+    rank = 40
+
+    def applies_to(self, plan: Plan) -> bool:
+        """Random batches need a domain: without one the windows have nothing to start from."""
+        if plan.hits.deterministic:
+            return True
+        return plan.hits.independent and math.isfinite(plan.diameter)
+
+    def at(self, plan: Plan, delta: float) -> Chosen | None:
+        if plan.hits.deterministic:
+            found = shift(plan)
+            return Chosen(self.name, Gaussian(found.mu), found.last_steps)
+        search = fixed_size_shift if plan.hits.exchanged else poisson_shift
+        price, last = search(plan, delta, math.inf)
+        return Chosen(self.name, price, last) if math.isfinite(last) else None
+
+    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+        """With random batches and ``c = 1``: what the best window costs at the very least.
+
+        A window of ``R`` steps moves the mean by ``D + q s R`` against the noise of ``R`` steps,
+        which is ``2 sqrt(D q s)`` noise deviations at best.
+        """
+        if plan.hits.deterministic or not plan.is_constant:
+            return 0.0
+        steps = plan.steps(0, 1)
+        spread, c = float(steps.spread[0]), float(steps.contraction[0])
+        if spread == 0:
+            return math.inf
+        if c < 1:
+            return 0.0
+        moved = plan.diameter / spread * plan.inclusion_probability * float(steps.shift[0]) / spread
+        return gdp_epsilon(2 * math.sqrt(moved), delta)
+
+    def reason(self, chosen: Chosen) -> str:
+        return (
+            "It rests on amplification by iteration: noise added in later steps hides what earlier "
+            f"steps did, and the last {chosen.last_steps:,.0f} steps decide."
+        )
+
+    def hypotheses(self, plan: Plan, chosen: Chosen) -> list[str]:
+        return contraction_checked(plan)
 
 
 class Shift(NamedTuple):
@@ -170,29 +230,3 @@ def _window_mu(plan: Plan, last: int, start: float) -> float:
     return worst_mu(
         steps.shift, steps.spread, steps.contraction, start=start, period=period_of(plan)
     )
-
-
-def minimise_over_integers(
-    value: Callable[[int], float], low: int, high: int, *, points: int = 48, coarse: float = 0.0
-) -> int:
-    """Where ``value`` is least, for functions with one valley: a geometric scan, then narrowing.
-
-    ``coarse`` is the relative width at which narrowing may stop.
-    """
-    if high <= low:
-        return low
-    grid = sorted({round(float(g)) for g in np.geomspace(max(low, 1), high, points)} | {low, high})
-    values = {g: value(g) for g in grid}
-    best = min(grid, key=lambda g: values[g])
-    place = grid.index(best)
-    left, right = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
-    while right - left > max(2, coarse * left):
-        third = max((right - left) // 3, 1)
-        one, two = left + third, right - third
-        if value(one) <= value(two):
-            right = two
-        else:
-            left = one
-    middle = range(left, right + 1, max(1, (right - left) // 2))
-    candidates: list[int] = [best, *middle]
-    return min(candidates, key=value)

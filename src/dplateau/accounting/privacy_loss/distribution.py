@@ -98,12 +98,6 @@ class Mixture:
         object.__setattr__(self, "weights", tuple(w for w, _ in held))
         object.__setattr__(self, "means", tuple(m for _, m in held))
 
-    def log_density(self, x: Vector) -> Vector:
-        terms = [
-            math.log(w) - 0.5 * (x - m) ** 2 for w, m in zip(self.weights, self.means, strict=True)
-        ]
-        return np.asarray(np.logaddexp.reduce(terms) - 0.5 * math.log(2 * math.pi))
-
     def log_tail(self, x: float) -> float:
         """``log P[X > x]``."""
         parts = [log_ndtr(m - x) for m in self.means]
@@ -120,40 +114,39 @@ def log_ratio(upper: Mixture, lower: Mixture, x: Vector) -> Vector:
 
     With ``e_i = m_i x - m_i^2/2`` the ratio is ``(1 + sum w_i expm1(e_i)) / (the same below)``.
     """
-    return _log_against_standard(upper, x) - _log_against_standard(lower, x)
+    return log_against_standard(upper, x) - log_against_standard(lower, x)
 
 
-def _log_against_standard(law: Mixture, x: Vector) -> Vector:
-    exponents = [m * x - m * m / 2 for m in law.means]
-    largest = np.max(exponents, axis=0)
+def log_against_standard(law: Mixture, x: Vector) -> Vector:
+    """``log`` of a mixture's density over that of ``N(0, 1)``."""
+    if law.means == (0.0,) and law.weights == (1.0,):
+        return np.zeros_like(x)
+    means, weights = np.array(law.means)[:, None], np.array(law.weights)
+    flat = x.reshape(-1)
+    exponents = means * flat - means * means / 2
+    largest = exponents.max(axis=0)
+    found = largest + np.log(weights @ np.exp(exponents - largest))
     small = np.abs(exponents).max(axis=0) < 1.0
-    near = np.log1p(
-        sum(
-            w * np.expm1(np.where(small, e, 0.0))
-            for w, e in zip(law.weights, exponents, strict=True)
-        )
-    )
-    far = largest + np.log(
-        sum(w * np.exp(e - largest) for w, e in zip(law.weights, exponents, strict=True))
-    )
-    return np.asarray(np.where(small, near, far))
+    if np.any(small):
+        found[small] = np.log1p(weights @ np.expm1(exponents[:, small]))
+    return np.asarray(found.reshape(x.shape))
 
 
-def pair_laws(upper: Mixture, lower: Mixture) -> tuple[LossLaw, LossLaw]:
+def pair_laws(upper: Mixture, lower: Mixture, cell: float = CELL) -> tuple[LossLaw, LossLaw]:
     """Loss laws of ``upper`` against ``lower`` and of ``lower`` against ``upper``.
 
     See docs/theory.md#section-2.
 
     Needs every mean of ``upper`` to be at least every mean of ``lower``, so that the loss increases
-    along the line.
+    along the line. ``cell`` is the width of a cell in noise deviations: a wider one is as sound.
     """
-    edges = _edges(min(lower.means) - _REACH, max(upper.means) + _REACH)
+    edges = _edges(min(lower.means) - _REACH, max(upper.means) + _REACH, cell)
     cells = _Cells(upper, lower, edges)
     return cells.forward(), cells.backward()
 
 
-def _edges(low: float, high: float) -> Vector:
-    cells = min(math.ceil((high - low) / CELL), _MAX_CELLS)
+def _edges(low: float, high: float, cell: float = CELL) -> Vector:
+    cells = min(math.ceil((high - low) / cell), _MAX_CELLS)
     if not high - low < _WIDEST * cells:
         raise OverflowError(f"{high - low:.3g} noise deviations are not put on a grid")
     return np.linspace(low, high, cells + 1)
@@ -165,20 +158,18 @@ class _Cells:
     def __init__(self, upper: Mixture, lower: Mixture, edges: Vector) -> None:
         self._upper, self._lower, self._edges = upper, lower, edges
         centres, half = (edges[:-1] + edges[1:]) / 2, np.diff(edges) / 2
-        self._x = centres[:, None] + half[:, None] * _NODES
-        self._weight = half[:, None] * _WEIGHTS
+        x = centres[:, None] + half[:, None] * _NODES
+        weight, standard = half[:, None] * _WEIGHTS, -0.5 * (x * x + math.log(2 * math.pi))
+        above, below = log_against_standard(upper, x), log_against_standard(lower, x)
+        self.upper_mass: Vector = weight * np.exp(standard + above)
+        self.lower_mass: Vector = weight * np.exp(standard + below)
         self.at_edges = log_ratio(upper, lower, edges)
-        inside = log_ratio(upper, lower, self._x)
-        self.inside = np.clip(inside, self.at_edges[:-1, None], self.at_edges[1:, None])
-
-    def mass(self, law: Mixture) -> Vector:
-        """What the nodes hold of a law."""
-        return np.asarray(self._weight * np.exp(law.log_density(self._x)))
+        self.inside = np.clip(above - below, self.at_edges[:-1, None], self.at_edges[1:, None])
 
     def forward(self) -> LossLaw:
         """Of the upper law against the lower one."""
         return _ends_of_cells(
-            self.mass(self._upper),
+            self.upper_mass,
             self.inside,
             self.at_edges,
             below=math.exp(self._upper.log_head(self._edges[0])),
@@ -188,7 +179,7 @@ class _Cells:
     def backward(self) -> LossLaw:
         """Of the lower law against the upper one."""
         return _ends_of_cells(
-            self.mass(self._lower)[::-1, ::-1],
+            self.lower_mass[::-1, ::-1],
             -self.inside[::-1, ::-1],
             -self.at_edges[::-1],
             below=math.exp(self._lower.log_tail(self._edges[-1])),
@@ -234,7 +225,7 @@ def symmetrised_subsampling_law(q: float, t: float) -> LossLaw:
     upper, lower = Mixture((1 - q, q), (0.0, t)), Mixture((1.0,), (0.0,))
     edges = _edges(t / 2, t + _REACH)
     cells = _Cells(upper, lower, edges)
-    positive, mirrored = cells.mass(upper), cells.mass(lower)
+    positive, mirrored = cells.upper_mass, cells.lower_mass
     at_edges, inside = np.maximum(cells.at_edges, 0.0), np.maximum(cells.inside, 0.0)
     above = math.exp(upper.log_tail(edges[-1]))
     still = -(1 - q) * math.expm1(math.log(2) + float(log_ndtr(-t / 2)))

@@ -15,14 +15,13 @@ import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from numpy.typing import NDArray
 
-from dplateau.accounting.privacy_loss.composed import Composition
+from dplateau.accounting.privacy_loss.composed import Composition, GridLaw
 from dplateau.accounting.privacy_loss.conversions import gdp_delta, gdp_epsilon, gdp_tradeoff
 from dplateau.accounting.privacy_loss.distribution import gaussian_law
 from dplateau.accounting.privacy_loss.sampled import StepLaws, both_orders
 
 Vector = NDArray[np.float64]
 PLD: TypeAlias = Any  # dp_accounting's PrivacyLossDistribution, which carries no types
-_pld = privacy_loss_distribution.PrivacyLossDistribution
 
 
 class Price(Protocol):
@@ -41,7 +40,7 @@ class Price(Protocol):
 
     def tradeoff(self, type_one: Vector) -> Vector | None: ...
 
-    def pld(self, interval: float) -> PLD: ...
+    def orders_on_grid(self, interval: float) -> list[GridLaw]: ...
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ class Gaussian:
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return gdp_tradeoff(self.mu, type_one)
 
-    def pld(self, interval: float) -> PLD:
-        return _pld(Composition(((gaussian_law(self.mu), 1),)).pmf(interval))
+    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+        return [Composition(((gaussian_law(self.mu), 1),)).on_grid(interval)]
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,8 @@ class Composed:
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return None  # read off the privacy profile
 
-    def pld(self, interval: float) -> PLD:
-        return _pld(*(order.pmf(interval) for order in self.orders))
+    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+        return [order.on_grid(interval) for order in self.orders]
 
 
 @dataclass(frozen=True)
@@ -148,17 +147,17 @@ class WithFailure:
         inner = self.price.tradeoff(np.minimum(type_one + self.failure, 1.0))
         return None if inner is None else np.maximum(inner - self.failure, 0.0)
 
-    def pld(self, interval: float) -> PLD:
-        """The inner law with the failure moved from its least losses to infinity.
-
-        That is the least law whose profile dominates ``min(1, delta + failure)``.
-        """
-        inner = self.price.pld(interval)
-        orders = [inner._pmf_remove] if inner._symmetric else [inner._pmf_remove, inner._pmf_add]
-        return _pld(*(_failing(pmf.to_dense_pmf(), self.failure) for pmf in orders))
+    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+        return [law.failing(self.failure) for law in self.price.orders_on_grid(interval)]
 
 
-def _failing(pmf: pld_pmf.DensePLDPmf, failure: float) -> pld_pmf.DensePLDPmf:
-    kept = np.clip(np.cumsum(pmf._probs) - failure, 0.0, pmf._probs)
-    infinity = min(1.0, pmf._infinity_mass + failure)
-    return pld_pmf.DensePLDPmf(pmf._discretization, pmf._lower_loss, kept, infinity, True)
+def as_pld(price: Price, interval: float) -> PLD:
+    """A price as dp_accounting's privacy loss distribution; one order where both are the same.
+
+    See docs/theory.md#section-2.
+    """
+    orders = [
+        pld_pmf.DensePLDPmf(law.spacing, law.first, law.probs, law.infinity, True)
+        for law in price.orders_on_grid(interval)
+    ]
+    return privacy_loss_distribution.PrivacyLossDistribution(*orders)

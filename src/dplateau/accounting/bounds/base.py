@@ -1,0 +1,124 @@
+"""What a bound is, and how bounds are found.
+
+A theorem family is one class in a file of this folder. Defining the class registers it: `account`
+asks every registered bound that applies. A bound chooses its free parameters (window, split,
+horizon, blocks) for the delta asked for; the choice looks at the plan and the delta only, so what
+is valid for every choice is valid for the best one.
+"""
+
+from __future__ import annotations
+
+import abc
+import importlib
+import math
+import pkgutil
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
+
+from dplateau.accounting.privacy_loss.profiles import Price
+from dplateau.plan.plan import Plan
+
+
+class Chosen(NamedTuple):
+    """A bound with its parameters fixed: valid for every delta, best near one of them.
+
+    See docs/theory.md#section-7.
+    """
+
+    name: str
+    price: Price
+    last_steps: float
+    failure: float = 0.0
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon that is proved at this delta; trouble fails closed."""
+        value = self.price.epsilon(delta)
+        return value if value >= 0 else math.inf  # NaN fails closed
+
+
+class Bound(abc.ABC):
+    """One family of theorems.
+
+    See docs/theory.md#section-7.
+
+    Attributes
+    ----------
+    name : str
+        The key under which `Guarantee.bounds` reports it.
+    sentence : str
+        The theorem in a sentence, for people.
+    link : str
+        Where it is stated and proved.
+    rank : int
+        Bounds are asked in this order: first those that make others superfluous.
+    """
+
+    name: ClassVar[str]
+    sentence: ClassVar[str]
+    link: ClassVar[str]
+    rank: ClassVar[int] = 50
+    needs_hidden_state: ClassVar[bool] = True
+
+    def __init_subclass__(cls, register: bool = True) -> None:
+        """``register=False``: a statement that is not asked of plans, such as a selection's."""
+        super().__init_subclass__()
+        missing = [field for field in ("name", "sentence", "link") if not hasattr(cls, field)]
+        if missing:
+            raise TypeError(f"{cls.__name__} is a Bound without {', '.join(missing)}.")
+        if register:
+            _REGISTERED[cls.name] = cls()
+
+    @abc.abstractmethod
+    def applies_to(self, plan: Plan) -> bool:
+        """Whether the theorem's hypotheses hold for this plan; asked where the state is hidden."""
+
+    @abc.abstractmethod
+    def at(self, plan: Plan, delta: float) -> Chosen | None:
+        """The bound with the parameters that are best at this delta; None where it has none."""
+
+    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+        """An epsilon that this bound will not undercut, to know whether it is worth working out.
+
+        ``found`` holds what bounds of lower rank chose.
+        """
+        return 0.0
+
+    @abc.abstractmethod
+    def reason(self, chosen: Chosen) -> str:
+        """Why the guarantee holds, in a plain sentence for the person who signs."""
+
+    def hypotheses(self, plan: Plan, chosen: Chosen) -> list[str]:
+        """What was checked for this theorem beyond what every one of them needs."""
+        return []
+
+
+_REGISTERED: dict[str, Bound] = {}
+
+
+def registered() -> list[Bound]:
+    """Every bound there is, in the order in which they are asked.
+
+    See docs/theory.md#section-7.
+    """
+    package = importlib.import_module(__package__)
+    for module in pkgutil.iter_modules(package.__path__, f"{__package__}."):
+        importlib.import_module(module.name)
+    return sorted(_REGISTERED.values(), key=lambda bound: (bound.rank, bound.name))
+
+
+def bound_named(name: str) -> Bound:
+    """The registered bound of that name."""
+    registered()
+    return _REGISTERED[name]
+
+
+def applicable(plan: Plan) -> list[Bound]:
+    """The bounds that apply to a plan, in the order in which they are asked.
+
+    See docs/theory.md#section-7.
+    """
+    return [
+        bound
+        for bound in registered()
+        if (plan.hidden_state or not bound.needs_hidden_state) and bound.applies_to(plan)
+    ]

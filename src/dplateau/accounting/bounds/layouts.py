@@ -1,0 +1,158 @@
+"""Growing blocks of steps: how hits of sampled batches are hidden by later noise (section 14).
+
+Ages are counted from the end: the last step has age 1. Block ``i`` holds the ages
+``v_i .. v_i + h_i - 1``; what its hits moved is removed in the noise of the ages
+``v_{i-1} + 1 .. v_i``, which no other block uses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.accounting.privacy_loss.blocks import Block
+
+Vector = NDArray[np.float64]
+
+MOST_BLOCKS = 400
+_DEEP = 12.0  # memories 1/(1-c) after which the rest of the past is one block
+_STEEPEST = 600.0  # exponents of sums that only have to be bounded below
+_PADDING = 1e-12
+
+
+class Growth(NamedTuple):
+    """Sizes of blocks: ``floor((1 + i/scale)**power)``, or ``floor(ratio**i)``.
+
+    See docs/theory.md#section-14.
+    """
+
+    scale: float = 0.0
+    power: float = 2.0
+    ratio: float = 0.0
+
+    def size(self, i: int) -> float:
+        """The size of block ``i``."""
+        if self.ratio:
+            return self.ratio**i if i * math.log(self.ratio) < 40 else 1e17
+        return float((1.0 + i / self.scale) ** self.power)
+
+    def sizes(self, steps: float) -> Iterator[int]:
+        """Sizes of all blocks of the last ``steps`` steps; the oldest one may be cut."""
+        left, i = steps, 0
+        while left > 0:
+            size = int(min(max(1.0, math.floor(self.size(i))), left))
+            yield size
+            left -= size
+            i += 1
+
+
+class Layout(NamedTuple):
+    """Blocks, youngest first; ``failure`` bounds what the last one leaves out.
+
+    See docs/theory.md#section-14.
+    """
+
+    blocks: tuple[Block, ...]
+    ends: tuple[float, ...]  # the oldest age of each block
+    failure: float
+
+
+def constant_layout(
+    hit: float,
+    contraction: float,
+    q: float,
+    steps: float,
+    growth: Growth,
+    mirrored: bool,
+    rest: float,
+) -> Layout | None:
+    """Blocks of a constant schedule: ``hit`` is ``s/varsigma``; None where there are too many.
+
+    See docs/theory.md#section-14.
+
+    ``mu_i = (s/varsigma) / sqrt(sum_{j < h_{i-1}} c^{-2j})``. With ``c < 1`` all that is older than
+    some memories is one block, whose hits weigh ``sum_j c^j I_j``: at most the value that this
+    exceeds with chance ``rest`` (Chernoff; the exponent is convex, so ``f(c^j) <= c^j f(1)``).
+    """
+    blocks: list[Block] = []
+    ends: list[float] = []
+    age, before = 0.0, 1
+    for size in growth.sizes(steps):
+        if len(blocks) == MOST_BLOCKS:
+            return None
+        mu = hit / math.sqrt(_noise_behind(contraction, before))
+        if 0 < contraction < 1 and before * -math.log(contraction) > _DEEP:
+            worst = most_weight(q, contraction, rest)
+            blocks.append(Block(1, 1.0, worst * mu, mirrored))
+            return Layout(tuple(blocks), (*ends, steps), rest)
+        blocks.append(Block(size, q, mu, mirrored))
+        age += size
+        ends.append(age)
+        if contraction == 0.0:  # a step that forgets everything: only the last one counts
+            return Layout(tuple(blocks), (steps,), 0.0)
+        before = size
+    return Layout(tuple(blocks), tuple(ends), 0.0)
+
+
+def _noise_behind(c: float, steps: int) -> float:
+    """``sum_{j < steps} c^{-2j}``, rounded down."""
+    if c == 1.0 or c == 0.0:
+        return float(steps) if c == 1.0 else 1.0
+    log_step = -2 * math.log(c)
+    exponent = min(steps * log_step, _STEEPEST)
+    return max(1.0, math.expm1(exponent) / math.expm1(log_step) * (1 - _PADDING))
+
+
+def most_weight(q: float, c: float, chance: float) -> float:
+    """A value that ``sum_{j >= 0} c^j I_j``, independent coins of bias ``q``, rarely exceeds.
+
+    See docs/theory.md#section-14.
+
+    The least ``(f(t)/(1-c) + log(1/chance))/t`` over ``t``, ``f(t) = log(1 + q(e^t - 1))``.
+    """
+    whole = 1 / (1 - c)
+    t = np.exp(np.linspace(-8.0, 5.0, 200))
+    bound = (np.log1p(q * np.expm1(t)) * whole - math.log(chance)) / t
+    return min(whole, float(bound.min())) * (1 + 1e-9)
+
+
+def varying_layout(
+    shift: Vector, spread: Vector, contraction: Vector, q: float, growth: Growth, mirrored: bool
+) -> Layout | None:
+    """Blocks of steps that differ, given youngest first; all three one entry per step.
+
+    See docs/theory.md#section-14.
+
+    ``mu_i = max W_k s_k / sqrt(sum W_k^2 varsigma_k^2)``: the largest over the block's ages, the
+    sum over the ages that its hits are removed in.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(contraction)
+    erased = np.flatnonzero(contraction == 0.0)
+    count = int(erased[0]) + 1 if erased.size else shift.size
+    log_weight = np.concatenate([[0.0], np.cumsum(logs[: count - 1])])
+    blocks: list[Block] = []
+    ends: list[float] = []
+    start, noise_from = 0, 0  # ages - 1
+    for size in growth.sizes(count):
+        if len(blocks) == MOST_BLOCKS:
+            return None
+        here = slice(start, start + size)
+        behind = slice(noise_from, start + 1)
+        scale = float(log_weight[start])
+        largest = float((np.exp(log_weight[here] - scale) * shift[here]).max())
+        weight = np.exp(np.minimum(log_weight[behind] - scale, _STEEPEST / 2))
+        noise = math.sqrt(float(((weight * spread[behind]) ** 2).sum()) * (1 - _PADDING))
+        if not noise > 0:
+            return None
+        blocks.append(Block(size, q, largest / noise * (1 + _PADDING), mirrored))
+        ends.append(float(start + size))
+        noise_from = start + 1
+        start += size
+    if erased.size:
+        ends[-1] = float(shift.size)
+    return Layout(tuple(blocks), tuple(ends), 0.0)

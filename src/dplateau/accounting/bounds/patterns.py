@@ -1,0 +1,196 @@
+"""Hits hidden by later noise: sampled batches without adding up (theory, section 14).
+
+Composition prices a sampled step as if it were shown. Only the last iterate is; what a hit moved is
+removed in the noise of later steps, in growing blocks, and each block costs one Gaussian against a
+mixture by its number of hits. No domain and no penalty is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dplateau.accounting.bounds.base import Bound, Chosen
+from dplateau.accounting.bounds.composition import LONGEST, ratio
+from dplateau.accounting.bounds.hypotheses import contraction_checked
+from dplateau.accounting.bounds.layouts import Growth, Layout, constant_layout, varying_layout
+from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_laws
+from dplateau.accounting.privacy_loss.profiles import Composed, Price, WithFailure
+from dplateau.plan.batches import REPLACE_ONE
+from dplateau.plan.plan import Plan
+
+_QUADRATIC = tuple(Growth(scale=k) for k in (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0))
+_GEOMETRIC = tuple(Growth(ratio=r) for r in (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0))
+_FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[0], _GEOMETRIC[3], _GEOMETRIC[5])
+_REST = 1e-4  # share of delta for what is older than some memories
+_SMALLEST_HIT, _LARGEST_HIT = 0.1, 12.0  # noise deviations between which blocks are worth trying
+_WIDEST = 250.0  # noise deviations that the hits of a block may span
+
+
+class PatternBound(Bound):
+    """Section 14: every pattern of hits has shifts of its own, in noise that comes after them.
+
+    See docs/theory.md#section-14.
+    """
+
+    name = "patterns"
+    sentence = "The noise of later steps hides in which steps the record took part, and how often."
+    link = "docs/theory.md#section-14"
+    rank = 15
+
+    def applies_to(self, plan: Plan) -> bool:
+        return _facts(plan) is not None
+
+    def at(self, plan: Plan, delta: float) -> Chosen | None:
+        price = from_common_start(plan, plan.iterations, delta)
+        return None if price is None else Chosen(self.name, price, plan.iterations)
+
+    def reason(self, chosen: Chosen) -> str:
+        return (
+            "It rests on hidden hits: only the last iterate is seen, and the noise of later steps "
+            "covers in which of the earlier ones the record took part."
+        )
+
+    def hypotheses(self, plan: Plan, chosen: Chosen) -> list[str]:
+        return [
+            *contraction_checked(plan),
+            "whether a record takes part in a step is decided independently of the other records "
+            "and of the noise",
+        ]
+
+
+class _Facts(NamedTuple):
+    """A plan's hits: their size over the noise, their chance, and what the pair looks like."""
+
+    hit: float
+    q: float
+    mirrored: bool
+    overflow: float  # the chance that a step is hit twice as hard
+
+
+def _facts(plan: Plan) -> _Facts | None:
+    """None where hits are not independent coins, or blocks cannot pay."""
+    if plan.hits.deterministic or not plan.hits.independent:
+        return None
+    noise = plan.noise_multiplier.smallest(plan.iterations)
+    hit = ratio(plan, noise)
+    mirrored = plan.hits.exchanged
+    if not mirrored and plan.neighboring_relation == REPLACE_ONE:
+        hit, mirrored = hit / 2, True  # either neighbour has a record of its own
+    if not _SMALLEST_HIT <= hit <= _LARGEST_HIT:
+        return None
+    return _Facts(hit, plan.hits.chance, mirrored, plan.overflow)
+
+
+def from_common_start(plan: Plan, last: float, delta: float) -> Price | None:
+    """What the last steps cost from a common start; None where the theorem has nothing to offer.
+
+    See docs/theory.md#section-14.
+
+    Guarantee
+    ---------
+    ``delta(epsilon)`` of the price bounds the hockey-stick divergences of the last iterates, both
+    orders, for any non-expansive steps that both neighbours share and hits of the plan's size.
+    """
+    facts, steps = _facts(plan), min(last, plan.iterations)
+    if facts is None:
+        return None
+    filled = 0.0 if facts.overflow == 0 else facts.overflow * steps
+    left = delta - filled
+    if not left > 0.5 * delta:  # batches that overflow too often are left to the other bounds
+        return None
+    layout = _best(lambda growth: _layout(plan, facts, steps, growth, _REST * left), left)
+    if layout is None:
+        return None
+    crude = facts.hit * (2 if facts.mirrored else 1) * math.sqrt(steps)
+    parts = tuple((block_laws(block), count) for block, count in Counter(layout.blocks).items())
+    return WithFailure(Composed(parts, crude), filled + layout.failure)
+
+
+def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> dict[float, float]:
+    """Roughly the epsilon of each number of last steps (ascending), to choose between them.
+
+    See docs/theory.md#section-14.
+    """
+    facts = _facts(plan)
+    if facts is None or not horizons:
+        return {}
+    sketch, found = Sketch(), dict.fromkeys(horizons, math.inf)
+    for growth in _FEW:
+        layout = _layout(plan, facts, max(horizons), growth, _REST * min(deltas))
+        if layout is None:
+            continue
+        ends = [int(np.searchsorted(layout.ends, steps)) + 1 for steps in horizons]
+        ends = [min(end, len(layout.blocks)) for end in ends]
+        left = [delta - facts.overflow * r for r, delta in zip(horizons, deltas, strict=True)]
+        for steps, rest, value in zip(
+            horizons, left, sketch.epsilons(layout.blocks, ends, left), strict=True
+        ):
+            if rest > 0:
+                found[steps] = min(found[steps], value)
+    return found
+
+
+def _layout(plan: Plan, facts: _Facts, steps: float, growth: Growth, rest: float) -> Layout | None:
+    if plan.is_constant:
+        c = float(plan.steps(0, 1).contraction[0])
+        if math.isinf(steps) and c == 1.0:
+            return None
+        layout = constant_layout(facts.hit, c, facts.q, steps, growth, facts.mirrored, rest)
+    else:
+        if steps > LONGEST:
+            return None
+        layout = _varying(plan, facts, int(steps), growth)
+    return layout if layout is not None and all(map(_narrow, layout.blocks)) else None
+
+
+def _varying(plan: Plan, facts: _Facts, steps: int, growth: Growth) -> Layout | None:
+    assert isinstance(plan.iterations, int)
+    each = plan.steps(plan.iterations - steps, plan.iterations)
+    half = facts.mirrored and not plan.hits.exchanged
+    shift = each.shift / 2 if half else each.shift
+    return varying_layout(
+        shift[::-1], each.spread[::-1], each.contraction[::-1], facts.q, growth, facts.mirrored
+    )
+
+
+def _narrow(block: Block) -> bool:
+    """Whether the hits that a block may suffer fit on a grid."""
+    mean = block.steps * block.q
+    return (mean + 15 * math.sqrt(mean) + 60) * block.mu < _WIDEST or block.steps == 1
+
+
+def _best(layout_of: Callable[[Growth], Layout | None], delta: float) -> Layout | None:
+    """The layout whose sketch is least, over both families of growths."""
+    sketch = Sketch()
+
+    @cache
+    def tried(growth: Growth) -> tuple[float, Layout | None]:
+        layout = layout_of(growth)
+        if layout is None:
+            return math.inf, None
+        (found,) = sketch.epsilons(layout.blocks, [len(layout.blocks)], [delta])
+        return found, layout
+
+    ends = [_downhill(family, tried) for family in (_QUADRATIC, _GEOMETRIC)]
+    return min(ends, key=lambda pair: pair[0])[1]
+
+
+def _downhill(
+    family: Sequence[Growth], tried: Callable[[Growth], tuple[float, Layout | None]]
+) -> tuple[float, Layout | None]:
+    """Walk from the middle of a family to its nearest valley."""
+    place = len(family) // 2
+    if math.isinf(tried(family[place])[0]):
+        place = 0
+    while True:
+        near = range(max(place - 1, 0), min(place + 2, len(family)))
+        best = min(near, key=lambda k: (tried(family[k])[0], k != place))
+        if best == place:
+            return tried(family[place])
+        place = best

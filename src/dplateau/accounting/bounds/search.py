@@ -1,0 +1,33 @@
+"""Searches over the free parameters of a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+
+def minimise_over_integers(
+    value: Callable[[int], float], low: int, high: int, *, points: int = 48, coarse: float = 0.0
+) -> int:
+    """Where ``value`` is least, for functions with one valley: a geometric scan, then narrowing.
+
+    ``coarse`` is the relative width at which narrowing may stop.
+    """
+    if high <= low:
+        return low
+    grid = sorted({round(float(g)) for g in np.geomspace(max(low, 1), high, points)} | {low, high})
+    values = {g: value(g) for g in grid}
+    best = min(grid, key=lambda g: values[g])
+    place = grid.index(best)
+    left, right = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
+    while right - left > max(2, coarse * left):
+        third = max((right - left) // 3, 1)
+        one, two = left + third, right - third
+        if value(one) <= value(two):
+            right = two
+        else:
+            left = one
+    middle = range(left, right + 1, max(1, (right - left) // 2))
+    candidates: list[int] = [best, *middle]
+    return min(candidates, key=value)

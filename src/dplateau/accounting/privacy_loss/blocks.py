@@ -1,0 +1,186 @@
+"""Blocks of sampled steps whose hits are hidden together (theory, section 14).
+
+A block of ``h`` steps is hit ``N ~ Bin(h, q)`` times; whatever the hits do is removed at once, in
+noise that makes ``N`` hits a shift of ``N mu``. The block's dominating pair is ``N(0, 1)`` against
+``sum_N Bin(h, q)(N) N(N mu, 1)``, or that mixture against its mirror image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+from scipy.special import betainc
+
+from dplateau.accounting.privacy_loss.distribution import LossLaw, Mixture, pair_laws, sums
+from dplateau.accounting.privacy_loss.sampled import StepLaws
+
+Vector = NDArray[np.float64]
+
+_PADDING = 1e-9  # relative: more than the incomplete beta function errs by
+_NEVER = 1e-40  # chance of more hits than are told apart: sent to infinity
+_BULK = 5.0  # standard deviations around the mean in which every few numbers are told apart
+_STEP = 0.006  # of the mean: numbers of hits that close are rounded up to one
+_CELL = 1 / 128  # noise deviations
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True)
+class Block:
+    """``steps`` sampled steps with chance ``q`` of a hit each; one hit is a shift of ``mu``.
+
+    See docs/theory.md#section-14.
+    """
+
+    steps: int
+    q: float
+    mu: float
+    mirrored: bool = False
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def hits(steps: int, q: float) -> tuple[Vector, Vector]:
+    """``Bin(steps, q)`` as ``(numbers, weights)``, rounded up; what is missing to 1 is at infinity.
+
+    See docs/theory.md#section-14.
+
+    The law returned is stochastically larger than the binomial one: numbers of a run are raised to
+    its top, and upper tails are padded for rounding before they are subtracted.
+    """
+    if q >= 1.0:
+        return np.array([float(steps)]), np.ones(1)
+    mean, deviation = steps * q, math.sqrt(steps * q * (1 - q))
+    tops = _tops(steps, mean, deviation, q)
+    above = np.minimum.accumulate(_chance_above(tops, steps, q))
+    weights = -np.diff(above, prepend=1.0)
+    held = weights > 0
+    return tops[held], weights[held]
+
+
+def _chance_above(numbers: Vector, steps: int, q: float) -> Vector:
+    """``P[N > k] = I_q(k + 1, steps - k)`` of a binomial number, rounded up."""
+    inside = betainc(numbers + 1.0, np.maximum(steps - numbers, 1.0), q) * (1 + _PADDING)
+    return np.where(numbers < steps, np.minimum(inside, 1.0), 0.0)
+
+
+def _tops(steps: int, mean: float, deviation: float, q: float) -> Vector:
+    """Numbers of hits that others are rounded up to: dense in the bulk, sparse in the tails."""
+    below, most = -1, steps
+    while most - below > 1:  # the least number that is exceeded with a chance of at most _NEVER
+        middle = (below + most) // 2
+        if float(_chance_above(np.array([float(middle)]), steps, q)[0]) <= _NEVER:
+            most = middle
+        else:
+            below = middle
+    step = max(1, math.floor(_STEP * mean))
+    first = max(0, math.floor(mean - _BULK * deviation))
+    tops = list(range(first, min(most, math.ceil(mean + _BULK * deviation + 3)) + step, step))
+    while tops[-1] < most:
+        tops.append(tops[-1] + max(step, math.ceil(0.04 * tops[-1])))
+    return np.unique(np.minimum(np.array(tops, dtype=np.float64), steps))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def block_laws(block: Block) -> StepLaws:
+    """Privacy loss distributions of a block, in both orders of the pair.
+
+    See docs/theory.md#section-14.
+    """
+    numbers, weights = hits(block.steps, block.q)
+    lost = max(0.0, 1.0 - math.fsum(weights))
+    held = tuple(weights / math.fsum(weights))
+    means = numbers * block.mu * (1 + _PADDING)
+    upper = Mixture(held, tuple(means))
+    lower = Mixture(held, tuple(-means)) if block.mirrored else Mixture((1.0,), (0.0,))
+    forward, backward = (_losing(law, lost) for law in pair_laws(upper, lower, _CELL))
+    return StepLaws(forward, forward) if block.mirrored else StepLaws(forward, backward)
+
+
+def _losing(law: LossLaw, lost: float) -> LossLaw:
+    """A law whose pair may also lose everything, with chance ``lost``."""
+    if lost == 0:
+        return law
+    raised = law.losses - math.log1p(-lost)  # the other side is divided by what is left
+    return LossLaw(raised, law.probs * (1 - lost), law.infinity * (1 - lost) + lost)
+
+
+class Sketch:
+    """A quick, unproved composition of blocks on one coarse grid: to choose between candidates.
+
+    See docs/theory.md#section-14.
+
+    Transforms of blocks are remembered and multiplied along a sequence of blocks, so that every
+    beginning of the sequence is priced at the cost of one transform back.
+    """
+
+    _SPACING, _SIZE, _NODE = 0.01, 1 << 13, 1 / 32
+
+    def __init__(self) -> None:
+        self._known: dict[Block, tuple[NDArray[np.complex128], ...]] = {}
+        losses = self._SPACING * np.arange(self._SIZE)
+        top = self._SPACING * self._SIZE
+        self._losses = np.where(losses > 0.75 * top, losses - top, losses)
+
+    def epsilons(
+        self, blocks: Sequence[Block], ends: Sequence[int], deltas: Sequence[float]
+    ) -> list[float]:
+        """Roughly ``epsilon(deltas[j])`` of the first ``ends[j]`` blocks, for ascending ends."""
+        product: list[NDArray[np.complex128]] = []
+        found: list[float] = []
+        done = 0
+        for end, delta in zip(ends, deltas, strict=True):
+            for block in blocks[done:end]:
+                factors = self._transforms(block)
+                product = (
+                    [one * two for one, two in zip(product, factors, strict=True)]
+                    if product
+                    else [np.array(one) for one in factors]
+                )
+            done = max(done, end)
+            found.append(max(self._epsilon(each, delta) for each in product))
+        return found
+
+    def _epsilon(self, transform: NDArray[np.complex128], delta: float) -> float:
+        mass = np.maximum(fft.irfft(transform, self._SIZE), 0.0)
+        positive = self._losses > 0
+        loss, mass = self._losses[positive], mass[positive]
+        # delta at every grid point from the far end: masses above, and masses above over e^loss.
+        above = np.cumsum(mass[::-1])[::-1]
+        tilted = np.cumsum((mass * np.exp(-loss))[::-1])[::-1]
+        profile = above - np.exp(loss) * tilted
+        return float(loss[min(int(np.searchsorted(-profile, -max(delta, 1e-13))), loss.size - 1)])
+
+    def _transforms(self, block: Block) -> tuple[NDArray[np.complex128], ...]:
+        if block not in self._known:
+            self._known[block] = self._made(block)
+        return self._known[block]
+
+    def _made(self, block: Block) -> tuple[NDArray[np.complex128], ...]:
+        numbers, weights = hits(block.steps, block.q)
+        held = weights > 1e-15
+        means, weights = numbers[held, None] * block.mu, weights[held, None]
+        start = -9.0 - (float(means[-1, 0]) if block.mirrored else 0.0)
+        x = np.arange(start, 9.0 + float(means[-1, 0]), self._NODE)
+        density = np.exp(-0.5 * x * x)
+        upper = (weights * np.exp(np.minimum(means * (x - means / 2), 600.0))).sum(axis=0)
+        lower = np.ones_like(x)
+        if block.mirrored:
+            lower = (weights * np.exp(np.minimum(-means * (x + means / 2), 600.0))).sum(axis=0)
+        loss = np.log(np.maximum(upper, 1e-290)) - np.log(np.maximum(lower, 1e-290))
+        orders = [(loss, density * upper)]
+        if not block.mirrored:
+            orders.append((-loss, density))
+        return tuple(self._transform(*order) for order in orders)
+
+    def _transform(self, loss: Vector, mass: Vector) -> NDArray[np.complex128]:
+        place = np.clip(loss / self._SPACING, -0.2 * self._SIZE, 0.7 * self._SIZE)
+        low = np.floor(place).astype(np.int64)
+        up = mass * (place - low)
+        grid = sums(low % self._SIZE, mass - up, self._SIZE)
+        grid += sums((low + 1) % self._SIZE, up, self._SIZE)
+        return np.asarray(fft.rfft(grid / grid.sum()))
