@@ -131,7 +131,7 @@ def measure(
     return {
         "plan": plan.to_dict(),
         "delta": delta,
-        "bound": guarantee.bound,
+        "bound": guarantee.at(delta).bound,
         "ours": guarantee.epsilon(delta),
         "dp_accounting": composed_by_dp_accounting(plan, delta),
         **published,

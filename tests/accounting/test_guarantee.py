@@ -259,9 +259,10 @@ def test_explanation_and_hypotheses_are_plain_words() -> None:
     text = guarantee.explain()
     assert "epsilon =" in text
     assert "Not covered" in text
-    assert guarantee.bound == "forgetting"
-    assert guarantee.last_steps < 10**6
-    assert any("only the last iterate" in sentence for sentence in guarantee.hypotheses)
+    result = guarantee.at(1e-6)
+    assert result.bound == "forgetting"
+    assert result.last_steps < 10**6
+    assert any("only the last iterate" in sentence for sentence in result.hypotheses)
 
 
 @pytest.mark.parametrize("noise", [60.0, 3.0, 1e-3])

@@ -120,10 +120,10 @@ def test_an_understated_law_would_be_caught() -> None:
 
 def test_pmf_is_a_valid_dominating_law() -> None:
     pmf = Composition(((gaussian_law(0.1), 100),)).on_grid(1e-4)
-    total = pmf._probs.sum() + pmf._infinity_mass
+    total = pmf.probs.sum() + pmf.infinity
     assert total == pytest.approx(1.0, abs=1e-9)
     for epsilon in (0.0, 1.0, 3.0):
-        assert pmf.get_delta_for_epsilon(epsilon) >= gdp_delta(1.0, epsilon) * (1 - 1e-6)
+        assert pmf.delta(epsilon) >= gdp_delta(1.0, epsilon) * (1 - 1e-6)
 
 
 def test_tiny_steps_in_great_number_keep_their_digits() -> None:

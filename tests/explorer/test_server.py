@@ -109,8 +109,8 @@ def test_the_exact_answer_is_the_accountants(client: httpx.Client, small: Opened
         assert {k: math.inf if v == "inf" else v for k, v in found["bounds"].items()} == (
             guarantee.bounds(1e-7)
         )
-        assert found["bound"] == guarantee.bound
-        assert found["hypotheses"][found["bound"]] == list(guarantee.hypotheses)
+        assert found["bound"] == guarantee.at(1e-7).bound
+        assert found["hypotheses"][found["bound"]] == list(guarantee.at(1e-7).hypotheses)
 
 
 def test_what_is_known_already_is_not_worked_out_again(client: httpx.Client, small: Opened) -> None:

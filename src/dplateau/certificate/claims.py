@@ -178,6 +178,7 @@ def _guarantee(
 ) -> dict[str, Any]:
     plan, count = guarantee.plan, counting.count
     counted = 0.0 if count is None else count.epsilon
+    result = guarantee.at(guarantee.reference_delta)
     bounds = {
         name: amount(counted + value)
         for name, value in sorted(guarantee.bounds(guarantee.reference_delta).items())
@@ -186,10 +187,10 @@ def _guarantee(
         "relation": plan.neighboring_relation,
         "epsilon": amount(epsilon),
         "delta": delta,
-        "bound": guarantee.bound,
-        "theorem": wording.theorem(guarantee.bound),
-        "last_steps": amount(guarantee.last_steps),
-        "hypotheses": [*guarantee.hypotheses, *wording.counted(count)],
+        "bound": result.bound,
+        "theorem": wording.theorem(result.bound),
+        "last_steps": amount(result.last_steps),
+        "hypotheses": [*result.hypotheses, *wording.counted(count)],
         "constants": _constants(plan),
         "bounds": bounds,
         "composition": bounds.get("composition", "inf"),

@@ -28,6 +28,8 @@ THEOREMS = {
     "Altschuler 2024).",
     "forgetting": "Forgetting: two runs from any two starting points meet after enough noisy "
     "steps, so only the last ones count (theory, section 6).",
+    "patterns": "Hidden hits: the noise of later steps covers in which of the earlier ones a "
+    "record took part (theory, section 14).",
 }
 
 

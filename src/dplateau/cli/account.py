@@ -207,11 +207,12 @@ def summary(plan: Plan, delta: float) -> dict[str, Any]:
     from dplateau.accounting.lower.lower import lower_bound
 
     guarantee = account_for(plan, delta)
+    result = guarantee.at(delta)
     return {
-        "epsilon": guarantee.epsilon(delta),
+        "epsilon": result.epsilon,
         "delta": delta,
-        "bound": guarantee.bound,
-        "last_steps": guarantee.last_steps,
+        "bound": result.bound,
+        "last_steps": result.last_steps,
         "bounds": _that_say_something(guarantee.bounds(delta)),
         "published": _that_say_something(
             {name: bound.epsilon(delta) for name, bound in published.applicable(plan).items()}
@@ -219,7 +220,7 @@ def summary(plan: Plan, delta: float) -> dict[str, Any]:
         "lower_bound": lower_bound(plan, delta),
         "relation": plan.neighboring_relation,
         "other_relations": other_relations(plan, delta),
-        "hypotheses": list(guarantee.hypotheses),
+        "hypotheses": list(result.hypotheses),
         "explanation": guarantee.explain(),
     }
 

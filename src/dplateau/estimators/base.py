@@ -181,7 +181,7 @@ class PrivateLinearModel(BaseEstimator):
             f"{plan.step_size.largest(1):.3g} with {plan.batches!r} and noise multiplier "
             f"{plan.noise_multiplier.largest(1):.4g}; epsilon = {epsilon:.4g}"
             f" at delta = {self.delta:g} under {plan.neighboring_relation} "
-            f"(bound: {guarantee.bound}).{weak}{counted}"
+            f"(bound: {guarantee.at(guarantee.reference_delta).bound}).{weak}{counted}"
         )
 
     def _loss(self) -> Loss:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dplateau.accounting import published
-from dplateau.accounting.bounds import families
+from dplateau.accounting.bounds.base import applicable
 from dplateau.accounting.bounds.hypotheses import hypotheses_of
 from dplateau.accounting.calibration import calibrate, largest_radius, most_iterations
 from dplateau.accounting.guarantee import account
@@ -144,13 +144,14 @@ def _exact(question: Line, emit: Emit) -> None:
     """Epsilon first, then every other number that is known of the plan."""
     plan, delta = read(question["state"])
     guarantee = account(plan, delta)
-    emit({"kind": "epsilon", "epsilon": guarantee.epsilon(delta), "bound": guarantee.bound})
+    result = guarantee.at(delta)
+    emit({"kind": "epsilon", "epsilon": result.epsilon, "bound": result.bound})
     emit(
         {
             "kind": "theorems",
             "bounds": guarantee.bounds(delta),
-            "bound": guarantee.bound,
-            "last_steps": guarantee.last_steps,
+            "bound": result.bound,
+            "last_steps": result.last_steps,
             "hypotheses": _hypotheses(plan, delta),
             "theorems": wording.THEOREMS,
             "explanation": guarantee.explain(),
@@ -164,11 +165,7 @@ def _exact(question: Line, emit: Emit) -> None:
 
 def _hypotheses(plan: Plan, delta: float) -> dict[str, list[str]]:
     """What was checked for every theorem that says something about the plan."""
-    found = (
-        families.composed(plan),
-        families.shifted(plan, delta),
-        families.forgotten(plan, delta),
-    )
+    found = [bound.at(plan, delta) for bound in applicable(plan)]
     return {each.name: list(hypotheses_of(plan, each)) for each in found if each is not None}
 
 

@@ -122,6 +122,9 @@ def last_steps_price(plan: Plan, steps: float, delta: float) -> Price:
     See docs/theory.md#section-6.
     """
     plain = _composed(plan, steps)
+    rough = patterns.roughly(plan, steps, delta)
+    if math.isinf(rough) or not patterns.PESSIMISM * rough < plain.epsilon(delta):
+        return plain
     hidden = patterns.from_common_start(plan, steps, delta)
     if hidden is None or hidden.epsilon(delta) >= plain.epsilon(delta):
         return plain

@@ -18,7 +18,7 @@ from dplateau.accounting.privacy_loss.blocks import Block
 
 Vector = NDArray[np.float64]
 
-MOST_BLOCKS = 400
+MOST_BLOCKS = 300
 _DEEP = 12.0  # memories 1/(1-c) after which the rest of the past is one block
 _STEEPEST = 600.0  # exponents of sums that only have to be bounded below
 _PADDING = 1e-12

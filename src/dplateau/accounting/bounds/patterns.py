@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,15 +20,17 @@ from dplateau.accounting.bounds.composition import LONGEST, ratio
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.layouts import Growth, Layout, constant_layout, varying_layout
 from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_laws
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Composed, Price, WithFailure
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 _QUADRATIC = tuple(Growth(scale=k) for k in (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0))
 _GEOMETRIC = tuple(Growth(ratio=r) for r in (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0))
-_FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[0], _GEOMETRIC[3], _GEOMETRIC[5])
+_FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[3])
 _REST = 1e-4  # share of delta for what is older than some memories
 _SMALLEST_HIT, _LARGEST_HIT = 0.1, 12.0  # noise deviations between which blocks are worth trying
+PESSIMISM = 0.97  # how far a sketch may lie above the bound itself
 _WIDEST = 250.0  # noise deviations that the hits of a block may span
 
 
@@ -41,7 +43,7 @@ class PatternBound(Bound):
     name = "patterns"
     sentence = "The noise of later steps hides in which steps the record took part, and how often."
     link = "docs/theory.md#section-14"
-    rank = 15
+    rank = 30
 
     def applies_to(self, plan: Plan) -> bool:
         return _facts(plan) is not None
@@ -49,6 +51,10 @@ class PatternBound(Bound):
     def at(self, plan: Plan, delta: float) -> Chosen | None:
         price = from_common_start(plan, plan.iterations, delta)
         return None if price is None else Chosen(self.name, price, plan.iterations)
+
+    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+        """A little below what a sketch says."""
+        return PESSIMISM * roughly(plan, plan.iterations, delta)
 
     def reason(self, chosen: Chosen) -> str:
         return (
@@ -97,19 +103,49 @@ def from_common_start(plan: Plan, last: float, delta: float) -> Price | None:
     ``delta(epsilon)`` of the price bounds the hockey-stick divergences of the last iterates, both
     orders, for any non-expansive steps that both neighbours share and hits of the plan's size.
     """
-    facts, steps = _facts(plan), min(last, plan.iterations)
-    if facts is None:
-        return None
-    filled = 0.0 if facts.overflow == 0 else facts.overflow * steps
-    left = delta - filled
-    if not left > 0.5 * delta:  # batches that overflow too often are left to the other bounds
-        return None
-    layout = _best(lambda growth: _layout(plan, facts, steps, growth, _REST * left), left)
+    steps = min(last, plan.iterations)
+    _, layout, filled = _sketch(plan, steps, delta)
     if layout is None:
         return None
+    facts = _facts(plan)
+    assert facts is not None
     crude = facts.hit * (2 if facts.mirrored else 1) * math.sqrt(steps)
     parts = tuple((block_laws(block), count) for block, count in Counter(layout.blocks).items())
     return WithFailure(Composed(parts, crude), filled + layout.failure)
+
+
+def roughly(plan: Plan, last: float, delta: float) -> float:
+    """About the epsilon of `from_common_start`, at a fraction of its cost; no bound.
+
+    See docs/theory.md#section-14.
+    """
+    return _sketch(plan, min(last, plan.iterations), delta)[0]
+
+
+@lru_cache(maxsize=32)
+def _sketch(plan: Plan, steps: float, delta: float) -> tuple[float, Layout | None, float]:
+    """The best layout with its sketched epsilon, and the chance that a batch is filled."""
+    facts = _facts(plan)
+    if facts is None:
+        return math.inf, None, 0.0
+    filled = 0.0 if facts.overflow == 0 else facts.overflow * steps
+    left = delta - filled
+    if not left > 0.5 * delta:  # batches that overflow too often are left to the other bounds
+        return math.inf, None, filled
+    sketch = Sketch(_spacing(plan, facts, steps, left))
+    value, layout = _best(
+        lambda growth: _layout(plan, facts, steps, growth, _REST * left), sketch, left
+    )
+    return value, layout, filled
+
+
+def _spacing(plan: Plan, facts: _Facts, steps: float, delta: float) -> float:
+    """A grid for sketches: fine enough for the mean of the hits, wide enough for one of them."""
+    c = float(plan.contraction(plan.step_size.largest(plan.iterations)))
+    memory = min(steps, 1 / (1 - c) if c < 1 else math.inf)
+    moved = facts.q * facts.hit * math.sqrt(min(memory, 1e18)) * (2 if facts.mirrored else 1)
+    one = facts.hit * math.sqrt(2 * max(math.log(facts.q / delta), 0.1)) if facts.q > delta else 0.1
+    return min(max(gdp_epsilon(moved, delta), 0.3 * one, 0.05) / 200, 0.02)
 
 
 def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> dict[float, float]:
@@ -120,19 +156,18 @@ def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> 
     facts = _facts(plan)
     if facts is None or not horizons:
         return {}
-    sketch, found = Sketch(), dict.fromkeys(horizons, math.inf)
+    longest, least = max(horizons), min(deltas)
+    sketch = Sketch(_spacing(plan, facts, longest, least))
+    found = dict.fromkeys(horizons, math.inf)
+    left = [delta - facts.overflow * r for r, delta in zip(horizons, deltas, strict=True)]
     for growth in _FEW:
-        layout = _layout(plan, facts, max(horizons), growth, _REST * min(deltas))
+        layout = _layout(plan, facts, longest, growth, _REST * least)
         if layout is None:
             continue
-        ends = [int(np.searchsorted(layout.ends, steps)) + 1 for steps in horizons]
-        ends = [min(end, len(layout.blocks)) for end in ends]
-        left = [delta - facts.overflow * r for r, delta in zip(horizons, deltas, strict=True)]
-        for steps, rest, value in zip(
-            horizons, left, sketch.epsilons(layout.blocks, ends, left), strict=True
-        ):
-            if rest > 0:
-                found[steps] = min(found[steps], value)
+        ends = np.minimum(np.searchsorted(layout.ends, horizons) + 1, len(layout.blocks))
+        values = sketch.epsilons(layout.blocks, ends.tolist(), left)
+        for steps, rest, value in zip(horizons, left, values, strict=True):
+            found[steps] = min(found[steps], value if rest > 0 else math.inf)
     return found
 
 
@@ -165,9 +200,10 @@ def _narrow(block: Block) -> bool:
     return (mean + 15 * math.sqrt(mean) + 60) * block.mu < _WIDEST or block.steps == 1
 
 
-def _best(layout_of: Callable[[Growth], Layout | None], delta: float) -> Layout | None:
+def _best(
+    layout_of: Callable[[Growth], Layout | None], sketch: Sketch, delta: float
+) -> tuple[float, Layout | None]:
     """The layout whose sketch is least, over both families of growths."""
-    sketch = Sketch()
 
     @cache
     def tried(growth: Growth) -> tuple[float, Layout | None]:
@@ -178,7 +214,7 @@ def _best(layout_of: Callable[[Growth], Layout | None], delta: float) -> Layout 
         return found, layout
 
     ends = [_downhill(family, tried) for family in (_QUADRATIC, _GEOMETRIC)]
-    return min(ends, key=lambda pair: pair[0])[1]
+    return min(ends, key=lambda pair: pair[0])
 
 
 def _downhill(

@@ -26,8 +26,9 @@ _PADDING = 1e-9  # relative: more than the incomplete beta function errs by
 _NEVER = 1e-40  # chance of more hits than are told apart: sent to infinity
 _BULK = 5.0  # standard deviations around the mean in which every few numbers are told apart
 _STEP = 0.006  # of the mean: numbers of hits that close are rounded up to one
-_CELL = 1 / 128  # noise deviations
+_CELL = 1 / 64  # noise deviations
 _REMEMBERED = 4096
+_TINY = 1e-290  # densities below it are left out of sketches
 
 
 @dataclass(frozen=True)
@@ -114,16 +115,19 @@ class Sketch:
 
     See docs/theory.md#section-14.
 
+    ``spacing`` is that of the grid of privacy losses: a fraction of the epsilon expected.
+
     Transforms of blocks are remembered and multiplied along a sequence of blocks, so that every
     beginning of the sequence is priced at the cost of one transform back.
     """
 
-    _SPACING, _SIZE, _NODE = 0.01, 1 << 13, 1 / 32
+    _SIZE, _NODE = 1 << 13, 1 / 32
 
-    def __init__(self) -> None:
+    def __init__(self, spacing: float) -> None:
+        self._spacing = spacing
         self._known: dict[Block, tuple[NDArray[np.complex128], ...]] = {}
-        losses = self._SPACING * np.arange(self._SIZE)
-        top = self._SPACING * self._SIZE
+        losses = self._spacing * np.arange(self._SIZE)
+        top = self._spacing * self._SIZE
         self._losses = np.where(losses > 0.75 * top, losses - top, losses)
 
     def epsilons(
@@ -163,22 +167,21 @@ class Sketch:
     def _made(self, block: Block) -> tuple[NDArray[np.complex128], ...]:
         numbers, weights = hits(block.steps, block.q)
         held = weights > 1e-15
-        means, weights = numbers[held, None] * block.mu, weights[held, None]
+        means, weights = numbers[held, None] * block.mu, weights[held]
         start = -9.0 - (float(means[-1, 0]) if block.mirrored else 0.0)
         x = np.arange(start, 9.0 + float(means[-1, 0]), self._NODE)
-        density = np.exp(-0.5 * x * x)
-        upper = (weights * np.exp(np.minimum(means * (x - means / 2), 600.0))).sum(axis=0)
-        lower = np.ones_like(x)
-        if block.mirrored:
-            lower = (weights * np.exp(np.minimum(-means * (x + means / 2), 600.0))).sum(axis=0)
-        loss = np.log(np.maximum(upper, 1e-290)) - np.log(np.maximum(lower, 1e-290))
-        orders = [(loss, density * upper)]
+        upper = weights @ np.exp(-0.5 * (x - means) ** 2)
+        lower = (
+            weights @ np.exp(-0.5 * (x + means) ** 2) if block.mirrored else np.exp(-0.5 * x * x)
+        )
+        loss = np.log(np.maximum(upper, _TINY)) - np.log(np.maximum(lower, _TINY))
+        orders = [(loss, upper)]
         if not block.mirrored:
-            orders.append((-loss, density))
+            orders.append((-loss, lower))
         return tuple(self._transform(*order) for order in orders)
 
     def _transform(self, loss: Vector, mass: Vector) -> NDArray[np.complex128]:
-        place = np.clip(loss / self._SPACING, -0.2 * self._SIZE, 0.7 * self._SIZE)
+        place = np.clip(loss / self._spacing, -0.2 * self._SIZE, 0.7 * self._SIZE)
         low = np.floor(place).astype(np.int64)
         up = mass * (place - low)
         grid = sums(low % self._SIZE, mass - up, self._SIZE)
