@@ -238,7 +238,9 @@ class FixedSize(WholeSize):
     )
 
     def hits(self, records: int) -> HitLaw:
-        return HitLaw(chance=self.inclusion_probability(records), independent=True, exchanged=True)
+        return HitLaw(
+            chance=self.inclusion_probability(records), independent=True, exact=True, exchanged=True
+        )
 
     def sizes(self, records: int) -> tuple[int, int]:
         return self.size, self.size
@@ -281,7 +283,8 @@ class Poisson(Batches):
         return dataclasses.replace(self, size=size)
 
     def hits(self, records: int) -> HitLaw:
-        return HitLaw(chance=min(self.inclusion_probability(records), 1.0), independent=True)
+        chance = min(self.inclusion_probability(records), 1.0)
+        return HitLaw(chance=chance, independent=True, exact=True)
 
     def sizes(self, records: int) -> tuple[int, int]:
         return 0, records

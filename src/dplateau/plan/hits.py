@@ -25,6 +25,9 @@ class HitLaw:
         batch of the others is fixed as well. None: batches are random.
     independent : bool
         Random batches are drawn afresh at every step, independently of all others.
+    exact : bool
+        The chance is that of every step and record, to the digit, and every record has a coin (or a
+        subset) like any other: lower bounds may rely on it. False: it is an upper bound.
     exchanged : bool
         A hit takes the place of another record: the batch is a uniform subset of exact size. False:
         the record's hits are independent of the batches of the others, which they leave as they
@@ -42,6 +45,7 @@ class HitLaw:
     chance: float
     period: int | None = None
     independent: bool = False
+    exact: bool = False
     exchanged: bool = False
     epoch: int | None = None
 

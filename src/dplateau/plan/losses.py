@@ -145,9 +145,9 @@ class Loss(Part, family="loss"):
         if not self.labels:
             return np.asarray(scores[:, 0])
         if self.outputs == 1 and len(self.labels) == 2:
-            return np.array(self.labels)[(scores[:, 0] > 0).astype(np.intp)]
+            return np.asarray(np.array(self.labels)[(scores[:, 0] > 0).astype(np.intp)])
         if self.outputs == len(self.labels):
-            return np.array(self.labels)[scores.argmax(axis=1)]
+            return np.asarray(np.array(self.labels)[scores.argmax(axis=1)])
         raise PlanError(
             f"{type(self).__name__} has {self.outputs} scores for {len(self.labels)} labels and "
             "does not say which scores predict which: define targets_for."

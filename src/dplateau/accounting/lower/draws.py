@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
-from dplateau.plan.batches import FixedSize, FullBatch, Poisson
 from dplateau.plan.plan import Plan
 
 # A random number of other records is replaced by a few numbers that share its first moments (Gauss
@@ -83,15 +82,14 @@ def draw(plan: Plan) -> Draw:
     (0.2, 19)
     """
     b = plan.batch_size
-    if isinstance(plan.batches, Poisson):
-        return _poisson_draw(plan)
-    if isinstance(plan.batches, FixedSize):
+    if plan.hits.exchanged:
         others = min(b, plan.records - 1)
         return Draw(b / plan.records, Count(b - 1), Count(others), Count(others))
-    if isinstance(plan.batches, FullBatch):
-        return Draw(1.0, Count(b - 1), Count(b - 1), Count(b - 1))
+    if not plan.hits.deterministic:
+        return _poisson_draw(plan)
     inside = min(b, plan.records)
-    return Draw(1.0, Count(inside - 1), Count(inside), Count(inside - 1))
+    elsewhere = inside if plan.hits.period != 1 else inside - 1
+    return Draw(1.0, Count(inside - 1), Count(elsewhere), Count(inside - 1))
 
 
 def _poisson_draw(plan: Plan) -> Draw:

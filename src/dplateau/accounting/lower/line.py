@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from dplateau.accounting.lower.draws import draw
 from dplateau.accounting.lower.events import gaussian_bound, refuted
-from dplateau.plan.batches import REPLACE_ONE, Cyclic, FullBatch, Poisson
+from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -197,7 +197,8 @@ def _hit_sum_bound(plan: Plan, total: _Sum, chance: float, delta: float, touch: 
 
 def _slope(plan: Plan, step_size: Any) -> Any:
     """Contraction of the linear losses' step: curvature that the plan claims, and no more."""
-    claimed = 0.0 if isinstance(plan.batches, Poisson) else plan.strong_convexity
+    fewest, _ = plan.batches.sizes(plan.records)
+    claimed = plan.strong_convexity if fewest > 0 else 0.0
     return 1 - step_size * (plan.regularization + claimed)
 
 
@@ -222,8 +223,8 @@ def _hits(plan: Plan) -> _Sum | None:
     spread = eta * plan.sigma_schedule.values(0, stop)
     weights = _later_contractions(np.broadcast_to(_slope(plan, eta), eta.shape))
     sizes = weights * eta * unit
-    if isinstance(plan.batches, Cyclic):
-        period = plan.batches.per_epoch(plan.records)
+    if plan.hits.period is not None:
+        period = plan.hits.period
         sizes = sizes[(stop - 1 - worst_position(plan)) % period :: period]
     return _Sum(
         sizes,
@@ -236,10 +237,10 @@ def _hits(plan: Plan) -> _Sum | None:
 def _constant_hits(plan: Plan, unit: float) -> _Sum:
     eta = plan.step_size.largest(1)
     steps, a = plan.iterations, float(_slope(plan, eta))
-    period = plan.batches.per_epoch(plan.records) if isinstance(plan.batches, Cyclic) else 1
+    period = plan.hits.period or 1
     hits = math.inf if steps == math.inf else -(-int(steps) // period)
     spread = eta * plan.sigma * math.sqrt(_geometric(a * a, steps))
-    if isinstance(plan.batches, (FullBatch, Cyclic)) or a == 1:
+    if plan.hits.deterministic or a == 1:
         weight = _geometric(a**period, hits)
         sizes, counts = np.array([eta * unit]), np.array([weight])
         return _Sum(sizes, counts, spread, spread)
@@ -280,10 +281,10 @@ def worst_position(plan: Plan) -> int:
 
     See docs/theory.md#section-9.
     """
-    if not isinstance(plan.batches, Cyclic) or plan.is_constant:
+    period = plan.hits.period
+    if period is None or plan.is_constant:
         return 0
     stop = int(min(plan.iterations, MOST_VARYING_STEPS))
-    period = plan.batches.per_epoch(plan.records)
     eta = plan.step_size.values(0, stop)
     weights = _later_contractions(np.broadcast_to(_slope(plan, eta), eta.shape)) * eta
     total = np.bincount((stop - 1 - np.arange(stop)) % period, weights=weights)

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from dplateau.accounting.lower.allocation import allocation_bound
 from dplateau.accounting.lower.draws import MOST_JITTER, draw
 from dplateau.accounting.lower.events import MOST_PROVED, best_threshold, gaussian_bound
 from dplateau.accounting.lower.line import MOST_VARYING_STEPS, line_bound
@@ -18,7 +19,7 @@ from dplateau.accounting.lower.varying import Varying, varying_interval
 from dplateau.accounting.lower.walks import TooLong
 from dplateau.accounting.lower.worlds import Interval, curved_interval, interval
 from dplateau.errors import probability
-from dplateau.plan.batches import REPLACE_ONE, Cyclic, Poisson
+from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 REFINEMENTS = (1, 2, 4)  # of the cuts of a smooth schedule, until the doubts are small:
@@ -64,6 +65,10 @@ def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
     0.212
     """
     delta = probability("delta", delta)
+    if plan.hits.epoch is not None:
+        return _once_an_epoch(plan, delta)
+    if not (plan.hits.deterministic or plan.hits.exact):
+        return 0.0  # the law of hits is known from above only
     if plan.noise_multiplier.smallest(plan.iterations) == 0:
         return _without_noise(plan, delta)
     if not plan.hidden_state:
@@ -85,11 +90,12 @@ def interval_bound(plan: Plan, delta: float, *, strongest: bool = False) -> floa
     See docs/theory.md#section-9.
     """
     m = plan.strong_convexity
-    if m > 0 and isinstance(plan.batches, Cyclic) and plan.records % plan.batches.size:
+    fewest, largest = plan.batches.sizes(plan.records)
+    if m > 0 and plan.hits.deterministic and fewest < largest:
         return 0.0  # a short batch would need losses of unequal curvature
     # Curvature uses up part of the Lipschitz constant, the more the longer the interval.
     length = plan.diameter if m == 0 else min(plan.diameter, plan.lipschitz / m)
-    if m > 0 and isinstance(plan.batches, Poisson):
+    if m > 0 and fewest < largest:
         length = min(length, _length_for_random_curvature(plan))
     walks, best = _walks(plan, length), None
     while walks is not None and (best := _proved(walks, delta)) is None:
@@ -178,7 +184,7 @@ def _all_iterates(plan: Plan, delta: float) -> float:
     if draw(plan).chance < 1:
         return line_bound(plan, delta)
     worlds = 2 if plan.neighboring_relation == REPLACE_ONE else 1
-    period = plan.batches.per_epoch(plan.records) if isinstance(plan.batches, Cyclic) else 1
+    period = plan.hits.period or 1
     steps = int(plan.iterations)
     if plan.noise_multiplier.is_constant:
         precision = -(-steps // period) / plan.noise_multiplier.largest(1) ** 2
@@ -186,6 +192,15 @@ def _all_iterates(plan: Plan, delta: float) -> float:
         each = plan.noise_multiplier.values(0, min(steps, MOST_VARYING_STEPS)) ** -2.0
         precision = float(np.bincount(np.arange(each.size) % period, weights=each).max())
     return gaussian_bound(worlds * math.sqrt(precision), delta)
+
+
+def _once_an_epoch(plan: Plan, delta: float) -> float:
+    if plan.noise_multiplier.smallest(plan.iterations) == 0:
+        assert plan.hits.epoch is not None
+        return math.inf if min(1.0, plan.iterations / plan.hits.epoch) > delta else 0.0
+    if plan.iterations == math.inf and not plan.hidden_state:
+        return math.inf
+    return allocation_bound(plan, delta)
 
 
 def _without_noise(plan: Plan, delta: float) -> float:

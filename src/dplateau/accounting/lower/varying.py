@@ -31,7 +31,6 @@ from dplateau.accounting.lower.segments import (
 from dplateau.accounting.lower.tabulated import INTERPOLATION, Table, is_tabulable, levels
 from dplateau.accounting.lower.walks import WIDTH, Law, suitable_panels, walk
 from dplateau.accounting.lower.worlds import UNFELT, Stage
-from dplateau.plan.batches import Cyclic
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -179,8 +178,7 @@ class Varying:
     def _schedule(self) -> tuple[Vector, Vector, NDArray[np.bool_], int]:
         """Step sizes, spreads, whether the record may take part, and the steps of an epoch."""
         etas, spreads = schedule(self.plan, self.steps)
-        batches = self.plan.batches
-        period = batches.per_epoch(self.plan.records) if isinstance(batches, Cyclic) else 1
+        period = self.plan.hits.period or 1
         left = np.arange(self.steps - 1, -1, -1)
         return etas, spreads, left % period == self.position % period, period
 
@@ -291,9 +289,9 @@ def _rates(spreads: Vector, length: float) -> Vector:
 
 def _position(plan: Plan, etas: Vector, spreads: Vector, length: float) -> int:
     """Steps between the record's last batch and the end where its hits weigh most at the end."""
-    if not isinstance(plan.batches, Cyclic):
+    period = plan.hits.period
+    if period is None:
         return 0
-    period = plan.batches.per_epoch(plan.records)
     rates = _rates(spreads, length)
     remembered = etas * np.exp(rates - np.cumsum(rates[::-1])[::-1])
     left = np.arange(etas.size - 1, -1, -1) % period

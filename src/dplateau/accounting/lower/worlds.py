@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dplateau.accounting.lower.draws import MOST_JITTER, SMALL_JITTER, Count, Draw, draw
 from dplateau.accounting.lower.moves import Move, Programme, mirror_images, mirror_programmes
 from dplateau.accounting.lower.walks import Law, walk
-from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, Cyclic
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 _TYPICAL = 6.0  # spreads of the law within which random curvature is measured
@@ -206,14 +206,14 @@ class Interval:
         eta = plan.step_size.largest(1)
         stage = Stage(plan, draw(plan), eta, eta * plan.sigma, self.length, self.curvature)
         pair = stage.pair(stage.balance(extra))
-        if not isinstance(plan.batches, Cyclic):
+        period = plan.hits.period or 1
+        if period == 1:
             return [([(move, before)] if before else [], move) for move in pair]
-        period = plan.batches.per_epoch(plan.records)
         quiet = stage.quiet(stage.drift(extra))
         epochs, head = (math.inf, 0) if before == math.inf else divmod(int(before), period)
         found: list[tuple[Programme, Move]] = []
         for move in pair:
-            epoch: Programme = [(move, 1), (quiet, period - 1)] if period > 1 else [(move, 1)]
+            epoch: Programme = [(move, 1), (quiet, period - 1)]
             start: Programme = [(quiet, head)] if head else []
             found.append(([*start, (epoch, epochs)] if epochs else start, move))
         return found
@@ -259,8 +259,7 @@ def curved_interval(plan: Plan, memory: float) -> Interval | None:
 def _cut(stage: Stage, length: float) -> Interval:
     """What is cut off here the walks do not reach, or no event that can be computed needs."""
     plan, spread, lean = stage.plan, stage.spread, stage.lean
-    if isinstance(plan.batches, Cyclic):
-        lean /= plan.batches.per_epoch(plan.records)
+    lean /= plan.hits.period or 1
     reach = lean * plan.iterations + UNFELT * spread * math.sqrt(plan.iterations)
     if math.isfinite(stage.width):
         reach = min(reach, lean / (1 - stage.memory) + UNFELT * stage.width)
