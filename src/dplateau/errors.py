@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import numbers
-
 
 class PlanError(ValueError):
     """A plan, or a part of one, that no theorem covers.
@@ -33,50 +30,19 @@ class LeftoverWarning(UserWarning):
     """An interrupted run left a file or directory behind, which is named and removed."""
 
 
-def as_number(name: str, value: object) -> float:
-    """``value`` as a float, or a refusal that names the argument."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise PlanError(f"{name} must be a number; found {value!r}. Pass a plain int or float.")
-    return float(value)
+# Argument checks have moved to `dplateau._validate`; today's other branches still ask here.
+from dplateau._validate import as_number, non_negative, positive, probability, whole  # noqa: E402
 
-
-def positive(name: str, value: object, *, way_out: str = "") -> float:
-    """A finite number above zero."""
-    number = as_number(name, value)
-    if not (math.isfinite(number) and number > 0):
-        raise PlanError(f"{name} must be finite and positive; found {number!r}.{_spaced(way_out)}")
-    return number
-
-
-def non_negative(name: str, value: object, *, way_out: str = "") -> float:
-    """A finite number that is zero or more."""
-    number = as_number(name, value)
-    if not (math.isfinite(number) and number >= 0):
-        raise PlanError(
-            f"{name} must be finite and zero or more; found {number!r}.{_spaced(way_out)}"
-        )
-    return number
-
-
-def whole(name: str, value: object, *, least: int = 1, way_out: str = "") -> int:
-    """An integer of at least ``least``; a float is accepted when it is one exactly."""
-    number = as_number(name, value)
-    if not math.isfinite(number) or number != int(number) or number < least:
-        raise PlanError(
-            f"{name} must be a whole number of at least {least}; found {value!r}.{_spaced(way_out)}"
-        )
-    return int(value)  # type: ignore[call-overload, no-any-return]
-
-
-def probability(name: str, value: object, *, closed: bool = False) -> float:
-    """A number strictly between 0 and 1 (``closed``: the ends are allowed)."""
-    number = as_number(name, value)
-    inside = 0 <= number <= 1 if closed else 0 < number < 1
-    if not inside:
-        ends = "[0, 1]" if closed else "(0, 1)"
-        raise PlanError(f"{name} must lie in {ends}; found {number!r}.")
-    return number
-
-
-def _spaced(text: str) -> str:
-    return f" {text}" if text else ""
+__all__ = [
+    "CertificateError",
+    "DataError",
+    "LeftoverWarning",
+    "PlanError",
+    "PrivacyWarning",
+    "StoppedEarlyWarning",
+    "as_number",
+    "non_negative",
+    "positive",
+    "probability",
+    "whole",
+]

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
+from dplateau._validate import positive
 from dplateau.accounting.guarantee import account
 from dplateau.accounting.privacy_loss.conversions import check_delta
-from dplateau.errors import PlanError, positive
+from dplateau.errors import PlanError
 from dplateau.plan.domains import Everywhere
 from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import Constant
@@ -24,7 +25,12 @@ _NOISIEST = 1e15
 
 
 def calibrate(
-    plan: Plan, epsilon: float, delta: float, *, progress: Progress | None = None
+    plan: Plan,
+    epsilon: float,
+    delta: float,
+    *,
+    solve_for: str = "noise_multiplier",
+    progress: Progress | None = None,
 ) -> Plan:
     """The plan with the least noise whose last iterate is ``(epsilon, delta)``-private.
 
@@ -33,9 +39,12 @@ def calibrate(
     Parameters
     ----------
     plan : Plan
-        Everything but the noise; a noise schedule keeps its shape and is scaled.
+        Everything but what is searched for; a noise schedule keeps its shape and is scaled.
     epsilon, delta : float
         The target.
+    solve_for : {"noise_multiplier", "iterations", "radius"}
+        What to find instead of the least noise: the most iterations (`most_iterations`), or the
+        largest domain of the same shape (`largest_radius`).
     progress : callable, optional
         Told every plan that is tried, and its epsilon.
 
@@ -51,6 +60,18 @@ def calibrate(
     >>> calibrated = calibrate(plan, epsilon=1.0, delta=1e-6)
     >>> account(calibrated).epsilon(1e-6) <= 1.0
     True
+    """
+    if solve_for not in _SEARCHES:
+        raise PlanError(f"solve_for must be one of {list(_SEARCHES)}; found {solve_for!r}.")
+    return _SEARCHES[solve_for](plan, epsilon, delta, progress=progress)
+
+
+def least_noise(
+    plan: Plan, epsilon: float, delta: float, *, progress: Progress | None = None
+) -> Plan:
+    """`calibrate` for the noise multiplier.
+
+    See docs/theory.md#section-7.
     """
     epsilon, delta = positive("epsilon", epsilon), check_delta(delta)
     shape = plan.noise_multiplier
@@ -142,6 +163,13 @@ def _cost(plan: Plan, delta: float, progress: Progress | None) -> float:
     if progress is not None:
         progress(plan, epsilon)
     return epsilon
+
+
+_SEARCHES: dict[str, Callable[..., Plan]] = {
+    "noise_multiplier": least_noise,
+    "iterations": most_iterations,
+    "radius": largest_radius,
+}
 
 
 def _least(cost: Callable[[float], float], target: float, most: float) -> float | None:

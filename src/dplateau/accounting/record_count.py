@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dplateau.errors import positive, probability
+from dplateau._validate import positive, probability
 
 EPSILON_SHARE = 0.02  # of the budget; the noise then has a deviation of 71/epsilon records
 DELTA_SHARE = 0.01

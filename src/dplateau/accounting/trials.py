@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
+from dplateau._validate import as_number, positive, probability
 from dplateau.accounting.privacy_loss.conversions import Vector, check_delta
-from dplateau.errors import PlanError, as_number, positive, probability
+from dplateau.errors import PlanError
 
 _SHORTEST, _LONGEST = 1.0 + 1e-9, 1e6  # expected numbers of trials that a law is looked for in
 _SMALL = 1e-6  # |eta| below which the general formula loses digits to the logarithmic one

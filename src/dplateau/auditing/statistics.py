@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtri
 
-from dplateau.errors import probability
+from dplateau._validate import probability
 
 Array = NDArray[np.float64]
 

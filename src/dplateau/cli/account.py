@@ -14,7 +14,7 @@ from dplateau.plan.batches import KINDS, RELATIONS, Batches, FullBatch
 from dplateau.plan.domains import Domain, Everywhere, L2Ball
 from dplateau.plan.plan import Plan
 
-_TARGETS = ("noise", "iterations", "radius")
+_TARGETS = ("noise", "noise_multiplier", "iterations", "radius")
 
 Records = Annotated[int, typer.Option(help="Number of records in the data.")]
 BatchKind = Annotated[str, typer.Option("--batches", help=f"One of {', '.join(KINDS)}.")]
@@ -97,7 +97,8 @@ def calibrate(
     relation: Relation = RELATIONS[0],
     hidden_state: Released = True,
     solve_for: Annotated[
-        str, typer.Option(help=f"What to find: {', '.join(_TARGETS)} (the last two need noise).")
+        str,
+        typer.Option(help=f"What to find: {', '.join(_TARGETS[1:])} (the last two need noise)."),
     ] = "noise",
     noise_multiplier: Annotated[
         float, typer.Option(help="The noise, when iterations or radius are to be found.")
@@ -122,18 +123,12 @@ def calibrate(
         neighboring_relation=relation,
         hidden_state=hidden_state,
     )
-    searches = dict(
-        zip(
-            _TARGETS,
-            (calibration.calibrate, calibration.most_iterations, calibration.largest_radius),
-            strict=True,
-        )
-    )
-    if solve_for not in searches:
+    if solve_for not in _TARGETS:
         raise PlanError(f"--solve-for must be one of {list(_TARGETS)}; found {solve_for!r}.")
     if solve_for == "radius" and diameter is None:
         raise PlanError("--solve-for radius needs a --diameter to start from: any will do.")
-    plan = searches[solve_for](plan, epsilon, delta)
+    wanted = "noise_multiplier" if solve_for == "noise" else solve_for
+    plan = calibration.calibrate(plan, epsilon, delta, solve_for=wanted)
     found = {
         "noise_multiplier": plan.noise_multiplier.largest(1),
         "iterations": plan.iterations,

@@ -19,14 +19,15 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from dplateau._validate import non_negative, positive, whole
 from dplateau.accounting.guarantee import WEAK_EPSILON, account
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.record import Certificate, Counting
-from dplateau.errors import DataError, PlanError, non_negative, positive, whole
+from dplateau.errors import DataError, PlanError
 from dplateau.estimators.inputs import refuse_unreadable, refuse_unreleasable
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
 from dplateau.estimators.surroundings import warn_of_surroundings
-from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch, relation_name
 from dplateau.plan.domains import L2Ball
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
@@ -280,7 +281,7 @@ class PrivateLinearModel(BaseEstimator):
     def _plan_for(self, X: Any, count: PrivateCount | None) -> Plan:
         """The one place where the number of rows of private data is read."""
         rows, features = X.shape
-        public = self.neighboring_relation != ADD_OR_REMOVE_ONE
+        public = relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE
         if public and self.records is not None and self.records != rows:
             raise DataError(
                 f"records={self.records} was given, and X has {rows} rows. Under "
@@ -297,7 +298,10 @@ class PrivateLinearModel(BaseEstimator):
 
     def _count(self) -> PrivateCount | None:
         """What `fit` pays to know the number of rows; None where it is public or stated."""
-        if self.records is not None or self.neighboring_relation != ADD_OR_REMOVE_ONE:
+        if (
+            self.records is not None
+            or relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE
+        ):
             return None
         return PrivateCount.within(self.epsilon, self.delta)  # type: ignore[arg-type]
 

@@ -25,10 +25,11 @@ from typing import Any
 
 from scipy.optimize import brentq
 
+from dplateau._validate import non_negative, positive, probability, whole
 from dplateau.accounting.calibration import calibrate
 from dplateau.accounting.privacy_loss.conversions import gdp_of
-from dplateau.errors import PlanError, non_negative, positive, probability, whole
-from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, Poisson
+from dplateau.errors import PlanError
+from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, Poisson, relation_name
 from dplateau.plan.checks import largest_step
 from dplateau.plan.domains import Domain, Everywhere
 from dplateau.plan.losses import Loss
@@ -135,7 +136,7 @@ def suggest_plan(
         likely=min(whole("likely_records", likely_records or records), records),
         features=whole("n_features", n_features),
         data_norm=positive("data_norm", data_norm),
-        relation=neighboring_relation,
+        relation=relation_name(neighboring_relation),
         mu=None
         if epsilon is None
         else gdp_of(positive("epsilon", epsilon), probability("delta", delta)),

@@ -7,13 +7,15 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from dplateau.errors import PlanError, positive, probability, whole
+from dplateau._validate import positive, probability, whole
+from dplateau.errors import PlanError
 from dplateau.plan.hits import HitLaw
 from dplateau.plan.parts import Part
 from dplateau.plan.subsets import draw_size, size_law, uniform_subset
@@ -24,6 +26,24 @@ ADD_OR_REMOVE_ONE = "add_or_remove_one"
 REPLACE_ONE = "replace_one"
 REPLACE_SPECIAL = "replace_special"
 RELATIONS = (REPLACE_ONE, ADD_OR_REMOVE_ONE, REPLACE_SPECIAL)
+
+
+def relation_name(relation: object) -> str:
+    """A neighbouring relation by its name; dp_accounting's ``NeighboringRelation`` is understood.
+
+    Examples
+    --------
+    >>> import dp_accounting
+    >>> relation_name(dp_accounting.NeighboringRelation.REPLACE_ONE)
+    'replace_one'
+    """
+    if isinstance(relation, Enum) and type(relation).__name__ == "NeighboringRelation":
+        relation = relation.name.lower()
+    if relation not in RELATIONS:
+        raise PlanError(
+            f"neighboring_relation must be one of {list(RELATIONS)}; found {relation!r}."
+        )
+    return str(relation)
 
 
 class Batches(Part, family="batches"):

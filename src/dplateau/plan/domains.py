@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.errors import PlanError, as_number, positive
+from dplateau._validate import as_number, positive
+from dplateau.errors import PlanError
 from dplateau.plan.parts import Part
 
 Vector = NDArray[np.float64]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dplateau.errors import PlanError, probability, whole
+from dplateau._validate import probability, whole
+from dplateau.errors import PlanError
 
 
 @dataclass(frozen=True, kw_only=True)

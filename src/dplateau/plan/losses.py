@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_softmax, softmax
 
-from dplateau.errors import DataError, PlanError, non_negative, positive, probability, whole
+from dplateau._validate import non_negative, positive, probability, whole
+from dplateau.errors import DataError, PlanError
 from dplateau.plan.parts import Part
 
 Array = NDArray[np.float64]

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.errors import PlanError, as_number, non_negative, positive, whole
+from dplateau._validate import as_number, non_negative, positive, whole
+from dplateau.errors import PlanError
 from dplateau.plan import batches as batch_kinds
 from dplateau.plan import checks as refusals
 from dplateau.plan.batches import Batches
@@ -27,7 +28,7 @@ from dplateau.plan.domains import Domain, Everywhere
 from dplateau.plan.hits import HitLaw
 from dplateau.plan.losses import Loss
 from dplateau.plan.parts import Part
-from dplateau.plan.schedules import Schedule, schedule
+from dplateau.plan.schedules import Constant, Schedule, schedule
 
 Vector = NDArray[np.float64]
 
@@ -82,7 +83,8 @@ class Plan:
     domain : Domain
         The convex set that every iterate is projected onto.
     neighboring_relation : {"replace_one", "add_or_remove_one", "replace_special"}
-        What it means to differ in one record, in dp_accounting's names.
+        What it means to differ in one record, in dp_accounting's names; its own
+        ``NeighboringRelation`` is understood as well.
     hidden_state : bool
         True: only the last iterate is released. False: claim composition only, which needs no
         convexity, no contraction and no domain.
@@ -147,8 +149,12 @@ class Plan:
             getattr(self, name).check_kind()
         if not isinstance(self.hidden_state, bool):
             raise PlanError(f"hidden_state must be True or False; found {self.hidden_state!r}.")
-        put("step_size", schedule(self.step_size))
-        put("noise_multiplier", schedule(self.noise_multiplier))
+        put("neighboring_relation", batch_kinds.relation_name(self.neighboring_relation))
+        for name in ("step_size", "noise_multiplier"):
+            values = schedule(getattr(self, name))
+            if values.is_constant and values.length >= self.iterations:
+                values = Constant(values.largest(1))  # however it was written, it is one number
+            put(name, values)
         self._fill_constants_from_loss()
         put("lipschitz", positive("lipschitz", self.lipschitz))
         for name in ("strong_convexity", "regularization", "l1"):

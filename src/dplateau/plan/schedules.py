@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.errors import PlanError, non_negative, positive
+from dplateau._validate import non_negative, positive
+from dplateau.errors import PlanError
 
 Vector = NDArray[np.float64]
 

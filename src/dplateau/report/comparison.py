@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dplateau.errors import PlanError, probability, whole
+from dplateau._validate import probability, whole
+from dplateau.errors import PlanError
 from dplateau.plan.batches import Cyclic, FixedSize, Poisson
 from dplateau.plan.domains import L2Ball
 from dplateau.plan.plan import Plan

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.errors import PlanError, whole
+from dplateau._validate import whole
+from dplateau.errors import PlanError
 from dplateau.tables.cells import (
     as_label,
     as_numbers,

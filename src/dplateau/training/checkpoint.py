@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.errors import DataError, PlanError, non_negative
+from dplateau._validate import non_negative
+from dplateau.errors import DataError, PlanError
 
 MARK = "dplateau checkpoint, PRIVATE: an unreleased iterate, not a model; do not publish"
 _DIGEST_BYTES = hashlib.sha256().digest_size

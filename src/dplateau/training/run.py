@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.errors import PlanError, whole
+from dplateau._validate import whole
+from dplateau.errors import PlanError
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import noise

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from dplateau._validate import probability
 from dplateau.accounting.lower.allocation import allocation_bound
 from dplateau.accounting.lower.draws import MOST_JITTER, draw
 from dplateau.accounting.lower.events import MOST_PROVED, best_threshold, gaussian_bound
@@ -18,7 +19,6 @@ from dplateau.accounting.lower.line import MOST_VARYING_STEPS, line_bound
 from dplateau.accounting.lower.varying import Varying, varying_interval
 from dplateau.accounting.lower.walks import TooLong
 from dplateau.accounting.lower.worlds import Interval, curved_interval, interval
-from dplateau.errors import probability
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
-from dplateau.errors import PlanError, as_number
+from dplateau._validate import as_number
+from dplateau.errors import PlanError
 
 Vector = NDArray[np.float64]
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dplateau._validate import as_number, non_negative, probability
 from dplateau.accounting.privacy_loss.renyi_quadrature import (
     Mixture,
     divergences,
     mirrored_divergences,
 )
-from dplateau.errors import PlanError, as_number, non_negative, probability
+from dplateau.errors import PlanError
 
 Vector = NDArray[np.float64]
 

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from dplateau._validate import non_negative, probability
 from dplateau.accounting.privacy_loss.sampled_rdp import overflow_mixture_rdp, poisson_rdp
 from dplateau.accounting.published.bound import (
     AS_PUBLISHED,
@@ -21,7 +22,6 @@ from dplateau.accounting.published.bound import (
     refuse,
     setting,
 )
-from dplateau.errors import non_negative, probability
 from dplateau.plan.batches import REPLACE_ONE, Cyclic, FixedSize, FullBatch, Poisson
 from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import Polynomial
