@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
     r"^(?P<note><!-- not run:[^\n]*-->\n)?(?P<pad>[ ]*)```(?P<kind>\S*)[^\n]*\n"
     r"(?P<code>.*?)^(?P=pad)```[ ]*$",
@@ -59,7 +59,7 @@ def blocks(page: Path) -> list[Block]:
 
 def run_python(block: Block, page: Path, names: dict[str, object]) -> str:
     printed = io.StringIO()
-    code = compile("\n" * block.line + block.code, str(page), "exec")
+    code = compile("\n" * block.line + block.code, str(page), "exec", dont_inherit=True)
     with contextlib.redirect_stdout(printed):
         exec(code, names)
     return printed.getvalue()

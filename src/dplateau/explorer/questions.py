@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dplateau._validate import positive
 from dplateau.accounting import published
 from dplateau.accounting.bounds.base import applicable
 from dplateau.accounting.bounds.hypotheses import hypotheses_of
@@ -19,7 +20,7 @@ from dplateau.accounting.calibration import calibrate, largest_radius, most_iter
 from dplateau.accounting.guarantee import account
 from dplateau.accounting.lower.lower import lower_bound
 from dplateau.certificate import wording
-from dplateau.errors import PlanError, positive
+from dplateau.errors import PlanError
 from dplateau.explorer.estimates import Estimates, attack
 from dplateau.explorer.state import read, refusal
 from dplateau.explorer.writing import texts

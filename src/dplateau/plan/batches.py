@@ -310,7 +310,7 @@ class Poisson(Batches):
         return 0, records
 
     def chance_to_fill(self, cap: float, records: int) -> float:
-        return _binomial_tail(cap, records - 1, min(self.inclusion_probability(records), 1.0))
+        return binomial_tail(cap, records - 1, min(self.inclusion_probability(records), 1.0))
 
     def draw(self, step: int, present: int, records: int, stream: np.random.Generator) -> Rows:
         # Independent coins: their number is binomial, and given it every subset is as likely.
@@ -356,7 +356,7 @@ class RandomAllocation(WholeSize):
         return 0, records
 
     def chance_to_fill(self, cap: float, records: int) -> float:
-        return _binomial_tail(cap, records - 1, self.inclusion_probability(records))
+        return binomial_tail(cap, records - 1, self.inclusion_probability(records))
 
     def draws(
         self, present: int, records: int, stream: np.random.Generator, start: int = 0
@@ -375,7 +375,7 @@ class RandomAllocation(WholeSize):
                 yield order[first:last]
 
 
-def _binomial_tail(least: float, coins: int, chance: float) -> float:
+def binomial_tail(least: float, coins: int, chance: float) -> float:
     """The chance that ``least >= 1`` or more of so many coins show heads, rounded up.
 
     By the incomplete beta function, which takes counts of any size (scipy's binomial tails wrap at
