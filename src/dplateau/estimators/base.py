@@ -79,7 +79,7 @@ class PrivateLinearModel(BaseEstimator):
         for ``steps=math.inf``, where it is what makes the privacy loss stop growing.
     l1 : float, default 0
         Strength of an L1 penalty; costs no privacy.
-    batches : {"full", "poisson", "fixed", "cyclic"} or Batches, optional
+    batches : {"full", "poisson", "fixed", "cyclic", "allocation"} or Batches, optional
         How steps choose records. All but "full" need ``batch_size``.
     batch_size : int, optional
         Records in a batch, on average for "poisson".

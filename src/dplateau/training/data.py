@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.checks import refuse_clipped_softmax
-from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
+from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.sources import dense_from_table, mapped_bytes, release_pages, spool_parquet
 from dplateau.training.sums import rounding_share
@@ -94,7 +94,7 @@ def norm_bound(plan: Plan, loss: Loss) -> float:
 
 
 def weight_shape(loss: Loss, features: int) -> tuple[int, ...]:
-    """Shape of the weights: features (+ 1 with an intercept), times classes for `Softmax`."""
+    """Shape of the weights: features (+ 1 with an intercept), times outputs if several."""
     entries = features + (loss.intercept > 0)
     return (entries, loss.outputs) if loss.outputs > 1 else (entries,)
 
@@ -274,7 +274,7 @@ def _as_targets(loss: Loss, y: Any, records: int) -> tuple[NDArray[Any], NDArray
     y = np.asarray(y)
     if y.ndim != 1 or len(y) != records:
         raise DataError(f"y must have one entry per row of X, shape ({records},); found {y.shape}.")
-    if not isinstance(loss, (Logistic, SmoothedHinge, Softmax)):
+    if not loss.labels:
         y = _as_numbers(loss, y)
     targets = np.empty(records)
     usable = np.ones(records, dtype=bool)

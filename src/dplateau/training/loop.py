@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 
@@ -49,6 +50,11 @@ class Draws:
     def from_step(self, step: int, stream: np.random.Generator) -> Iterator[Rows]:
         """The batches of iteration ``step`` and of the later ones."""
         if self._next != (step, id(stream)):
+            if not self.plan.batches.resumable(step, self.plan.records):
+                raise PlanError(
+                    f"{type(self.plan.batches).__name__} batches cannot be drawn from step {step} "
+                    "on: what was drawn before is not kept. Start where resumable(step) says so."
+                )
             self._rows = self.plan.batches.draws(self.present, self.plan.records, stream, step)
         cap = self.plan.batch_cap
         while True:

@@ -219,6 +219,10 @@ def run_many(
     # Compiled code hears no Ctrl-C, so it is left about every second.
     work = plan.batch_size * session.weights.size * len(groups[0]) + 1000
     at_once = max(int(_PRODUCTS_BETWEEN_LOOKS / work), 1)
+    epoch = plan.hits.epoch or 1  # batches of an epoch are drawn together
+    at_once = -(-at_once // epoch) * epoch
+    if not plan.batches.resumable(at_once, plan.records):
+        at_once = steps
     ended = threading.Event()
 
     def train(group: Array, pair: noise.Streams) -> None:

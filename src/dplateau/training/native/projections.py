@@ -55,3 +55,5 @@ def project(domain: int, lower: float, upper: float, weights: Any, start: int, s
             _lower_to_simplex(weights, start, stop, lower, True)
     elif domain == SIMPLEX:
         _lower_to_simplex(weights, start, stop, lower, False)
+    elif domain != EVERYWHERE:
+        raise ValueError("no domain of that number")

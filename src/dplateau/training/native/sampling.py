@@ -104,5 +104,7 @@ def draw_batch(motion: Any, records: int, step: int, stream: Any, marked: Any, c
         # Independent coins: their number is binomial, and given it every subset is as likely.
         # A uniform subset of a uniform subset is uniform, so the cap is applied to the number.
         size = min(_size(motion.least, motion.high, motion.low, stream), motion.cap)
+    elif motion.batches != FIXED_SIZE:
+        raise ValueError("no batches of that number")
     _subset(records, size, stream, marked, chosen)
     return chosen, 0, size

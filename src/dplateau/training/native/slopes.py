@@ -58,7 +58,9 @@ def slope(loss: int, first: float, second: float, score: float, target: float) -
         return -target * min(max((1.0 - target * score) / first, 0.0), 1.0)
     if loss == HUBER:
         return min(max(score - target, -first), first)
-    return -min(max((target - score) / second + first - 0.5, first - 1.0), first)
+    if loss == SMOOTHED_PINBALL:
+        return -min(max((target - score) / second + first - 0.5, first - 1.0), first)
+    return math.nan  # no loss of that number: nothing may be learned by it
 
 
 @compiled
