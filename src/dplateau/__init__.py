@@ -30,6 +30,7 @@ _LAZY = {
     "Release": "dplateau.training.run",
     "suggest_plan": "dplateau.estimators.planner",
     "PublicTableEncoder": "dplateau.tables.encoding",
+    "check_schema": "dplateau.tables.checking",
     "load_model": "dplateau.tables.table_model",
     "PrivateLogisticRegression": "dplateau.estimators",
     "PrivateLinearRegression": "dplateau.estimators",

@@ -51,7 +51,17 @@ def _options(
 REFUSED, UNFORESEEN = 2, 70  # exit codes
 _INTERRUPTED = 130  # the exit code of what Ctrl-C ended
 
-_FAMILIES = ("account", "audit", "compare", "explore", "ledger", "review", "train")
+_FAMILIES = (
+    "account",
+    "audit",
+    "check",
+    "compare",
+    "evaluate",
+    "explore",
+    "ledger",
+    "review",
+    "train",
+)
 
 
 def main() -> None:

@@ -1,0 +1,46 @@
+"""``dplateau check``: a schema held against a table, for the eyes of the table's owner."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dplateau.certificate.files import check_file, write_file
+from dplateau.cli import app
+from dplateau.cli.train import AsJson, Force, Header, Separator, Table
+
+_OWNER_ONLY = 0o600
+
+
+@app.command()
+def check(
+    table: Table,
+    schema: Annotated[Path, typer.Option(help="The public facts about the columns (JSON).")],
+    out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("check.html"),
+    separator: Separator = None,
+    header: Header = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how many cells of a table its schema clips, does not know or cannot read.
+
+    The page is computed from the records without noise. It is not for release and never leaves
+    this machine.
+    """
+    from dplateau.tables.checking import PRIVATE, check_schema
+    from dplateau.tables.encoding import columns_used, load_schema
+    from dplateau.tables.reading import read_table
+
+    if not as_json:
+        check_file(out, force=force)
+    facts = load_schema(schema)
+    rows = read_table(table, columns_used(facts), separator=separator, header=header)
+    found = check_schema(rows, facts)
+    if as_json:
+        print(json.dumps(found.to_dict()))
+        return
+    write_file(out, found.to_html(), force=force, mode=_OWNER_ONLY)
+    print(f"Wrote {out}. {PRIVATE}")

@@ -1,0 +1,243 @@
+"""A schema held against a table: how many cells it cannot use. For the table's owner alone.
+
+These shares are computed from the data without noise. They belong on the machine that holds the
+table, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from dplateau.errors import DataError
+from dplateau.tables.cells import as_label, day_of, distinct
+from dplateau.tables.columns import Column, column_from_dict
+from dplateau.tables.encoding import columns_of, columns_used, load_schema
+
+PRIVATE = "Not for release: this page never leaves this machine."
+_MUCH = 0.05  # a share of cells that deserves a second look
+
+_SHAPES = {
+    "amounts with a currency sign": re.compile(r"[-+(]?\s*[$€£¥]\s*[\d.,]+\)?|[\d.,]+\s*[$€£¥]"),
+    "percentages": re.compile(r"[-+]?[\d.,]+\s*%"),
+    "numbers with thousands separators": re.compile(r"[-+]?\d{1,3}([,' ]\d{3})+(\.\d+)?"),
+    "numbers with a decimal comma": re.compile(r"[-+]?\d+,\d+"),
+    "dates in another order": re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}.*"),
+}
+_ADVICE = {
+    "amounts with a currency sign": "take the sign and the separators off",
+    "percentages": "take the sign off, and state bounds in percent",
+    "numbers with thousands separators": "take the separators off",
+    "numbers with a decimal comma": "write a decimal point",
+    "dates": "set the type to 'date'",
+    "dates in another order": "write dates as 2020-12-31",
+    "text": "set the type to 'category', or clean the cells",
+}
+
+
+@dataclass(frozen=True)
+class ColumnCheck:
+    """What a schema makes of one column, as shares of its cells."""
+
+    name: str
+    kind: str
+    missing: float
+    unreadable: float
+    clipped: float
+    unknown: float
+    looks_like: str
+    advice: str
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether many cells are lost, or one kind of spelling explains what is."""
+        lost = max(self.unreadable, self.clipped, self.unknown)
+        return bool(lost > _MUCH or self.looks_like or self.missing == 1.0)
+
+
+@dataclass(frozen=True)
+class SchemaCheck:
+    """What a schema makes of a table: private, like the table itself.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of the table.
+    columns : tuple of ColumnCheck
+        One per column that the schema uses.
+    """
+
+    rows: int
+    columns: tuple[ColumnCheck, ...]
+
+    @property
+    def suspicious(self) -> tuple[str, ...]:
+        """The columns that deserve a second look."""
+        return tuple(column.name for column in self.columns if column.suspicious)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        columns = {column.name: dict(vars(column)) for column in self.columns}
+        return {
+            "private": PRIVATE,
+            "rows": self.rows,
+            "suspicious": list(self.suspicious),
+            "columns": columns,
+        }
+
+    def __str__(self) -> str:
+        lines = [PRIVATE, f"{'column':<20} {'missing':>9} {'unread':>9} {'clipped':>9} {'other':>9}"]
+        for c in self.columns:
+            shares = (c.missing, c.unreadable, c.clipped, c.unknown)
+            shown = " ".join(f"{share:>9.1%}" for share in shares)
+            lines.append(f"{c.name[:20]:<20} {shown}  {_advice(c)}".rstrip())
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        """The page, complete in itself."""
+        rows = "\n".join(
+            f"<tr{' class=look' if c.suspicious else ''}><th>{html.escape(c.name)}</th>"
+            f"<td>{c.kind}</td>"
+            + "".join(
+                f"<td class=n>{share:.1%}</td>"
+                for share in (c.missing, c.unreadable, c.clipped, c.unknown)
+            )
+            + f"<td>{html.escape(_advice(c))}</td></tr>"
+            for c in self.columns
+        )
+        return Template(_PAGE).substitute(private=PRIVATE, count=f"{self.rows:,}", rows=rows)
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
+def check_schema(frame: Any, schema: Mapping[str, Any] | str | Path) -> SchemaCheck:
+    """How well a schema fits a table: the share of cells that it clips or cannot use.
+
+    Parameters
+    ----------
+    frame : pandas DataFrame, pyarrow Table, or mapping of column name to values
+    schema : mapping or path of a JSON file
+        As for `PublicTableEncoder`.
+
+    Returns
+    -------
+    SchemaCheck
+        Per column the shares of cells that are missing, that cannot be read, that lie outside the
+        bounds, and that are none of the categories; and what unreadable cells look like.
+
+    Notes
+    -----
+    The shares are computed from the records without noise: they are for whoever may see the table
+    anyway. A bound or category that is changed because of them is a fact learned from the data;
+    correct mistakes (a wrong type, a wrong unit, a misspelt category), and do not fit bounds to
+    what was found.
+
+    Examples
+    --------
+    >>> schema = {"columns": {"pay": {"type": "number", "bounds": [0, 10]}}}
+    >>> found = check_schema({"pay": [1, 99, "$1,234", None]}, schema).columns[0]
+    >>> found.clipped, found.unreadable, found.missing, found.looks_like
+    (0.25, 0.25, 0.25, 'amounts with a currency sign')
+    """
+    facts, cells = load_schema(schema), columns_of(frame)
+    used = columns_used(facts)
+    absent = [name for name in used if name not in cells]
+    if absent:
+        raise DataError(
+            f"the table has no column {', '.join(map(repr, absent))}. "
+            "Correct the schema, or mark the column as 'ignore'."
+        )
+    columns = [column_from_dict(name, facts["columns"][name]) for name in used]
+    rows = len(cells[used[0]]) if used else 0
+    return SchemaCheck(rows, tuple(_check(column, cells[column.name]) for column in columns))
+
+
+def _check(column: Column, cells: Any) -> ColumnCheck:
+    reading = column.reading(cells)
+    looks = _shape(cells, reading.unreadable | reading.unknown, column.kind)
+    shares = {
+        name: float(np.mean(flags)) if len(flags) else 0.0
+        for name, flags in reading._asdict().items()
+    }
+    return ColumnCheck(column.name, column.kind, **shares, looks_like=looks, advice=_way(looks))
+
+
+def _shape(cells: Any, lost: Any, kind: str) -> str:
+    """What most of the lost cells look like, where they look alike; else nothing."""
+    values, which = distinct(cells)
+    counts = np.bincount(which[lost], minlength=len(values))
+    votes: dict[str, int] = {}
+    for value, count in zip(values, counts, strict=True):
+        if count:
+            name = _named(as_label(value))
+            votes[name] = votes.get(name, 0) + int(count)
+    if not votes:
+        return ""
+    name = max(votes, key=lambda key: votes[key])
+    if 2 * votes[name] < counts.sum() or (kind == "category" and name == "text"):
+        return ""
+    return "" if kind == "date" and name == "dates" else name
+
+
+def _named(label: str) -> str:
+    if not math.isnan(day_of(label)):
+        return "dates"
+    return next((name for name, shape in _SHAPES.items() if shape.fullmatch(label)), "text")
+
+
+def _way(looks: str) -> str:
+    return f"They look like {looks}: {_ADVICE[looks]}." if looks else ""
+
+
+def _advice(column: ColumnCheck) -> str:
+    if column.missing == 1.0:
+        return "All cells are missing: mark it as 'ignore'."
+    if column.advice:
+        return column.advice
+    if column.unknown > _MUCH:
+        return "Are all categories declared, and spelt as in the table?"
+    return "Are the bounds in the table's unit?" if column.clipped > _MUCH else ""
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="robots" content="noindex">
+<title>Schema check (private)</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+.private { background: #b3261e; color: #fff; padding: .8rem 1rem; font-weight: 700; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #ccc; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; }
+tr.look th { color: #b3261e; }
+</style>
+</head>
+<body>
+<p class="private">$private</p>
+<h1>What the schema makes of the table</h1>
+<p>$count rows. Shares of cells, counted without noise. Correct mistakes with them: a wrong type, a
+wrong unit, a misspelt category. Do not fit bounds or categories to what was found here: that would
+be learned from the data, and no certificate covers it.</p>
+<table>
+<tr><th>column</th><th>type</th><th>missing</th><th>unreadable</th><th>clipped</th><th>unknown</th>
+<th>what may help</th></tr>
+$rows
+</table>
+</body>
+</html>
+"""
+
+__all__ = ["PRIVATE", "ColumnCheck", "SchemaCheck", "check_schema"]
