@@ -24,9 +24,9 @@ from dplateau.accounting.guarantee import WEAK_EPSILON, account
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.errors import DataError, PlanError
-from dplateau.estimators.inputs import refuse_unreadable, refuse_unreleasable
+from dplateau.estimators.inputs import in_parameters, refuse_unreadable, refuse_unreleasable
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
-from dplateau.estimators.surroundings import warn_of_surroundings
+from dplateau.estimators.surroundings import COPIES, warn_of_learned_steps
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch, relation_name
 from dplateau.plan.domains import L2Ball
 from dplateau.plan.losses import Loss
@@ -91,6 +91,9 @@ class PrivateLinearModel(BaseEstimator):
         Seconds, or "10m": the fit ends properly when it is used up.
     learning_rate : float, optional
         The step size.
+    hidden_state : bool, optional
+        False: claim composition only, as if every step were released. Steps need not contract
+        then, so ``learning_rate`` may be as long as you like. By default the planner decides.
     neighboring_relation : {"replace_one", "add_or_remove_one", "replace_special"}
         What "one record" means in the guarantee.
     records : int, optional
@@ -120,6 +123,7 @@ class PrivateLinearModel(BaseEstimator):
     epochs: float | None = None
     time_budget: float | str | None = None
     learning_rate: float | None = None
+    hidden_state: bool | None = None
     neighboring_relation: str = "replace_one"
     records: int | None = None
     fit_intercept: bool = True
@@ -145,23 +149,28 @@ class PrivateLinearModel(BaseEstimator):
         if count is not None:
             epsilon = None if epsilon is None else count.epsilon_left(epsilon)
             delta = count.delta_left(delta)  # type: ignore[arg-type]
-        return suggest_plan(
-            self._loss(),
-            n_samples,
-            n_features,
-            data_norm=self.data_norm,  # type: ignore[arg-type]
-            epsilon=epsilon,
-            delta=delta,
-            noise_multiplier=self.noise_multiplier,
-            neighboring_relation=self.neighboring_relation,
-            likely_records=likely_records,
-            domain=None if self.radius is None else L2Ball(self.radius),
-            regularization=self.alpha,
-            l1=self.l1,
-            batches=batches,
-            iterations=self._steps(n_samples, batches),
-            step_size=self.learning_rate,
-        )
+        steps = self._steps(n_samples, batches)
+        try:
+            return suggest_plan(
+                self._loss(),
+                n_samples,
+                n_features,
+                data_norm=self.data_norm,  # type: ignore[arg-type]
+                epsilon=epsilon,
+                delta=delta,
+                noise_multiplier=self.noise_multiplier,
+                neighboring_relation=self.neighboring_relation,
+                likely_records=likely_records,
+                domain=None if self.radius is None else L2Ball(self.radius),
+                regularization=self.alpha,
+                l1=self.l1,
+                batches=batches,
+                iterations=steps,
+                step_size=self.learning_rate,
+                hidden_state=self.hidden_state,
+            )
+        except PlanError as refusal:
+            raise PlanError(in_parameters(str(refusal), endless=steps == math.inf)) from None
 
     def explain(self, n_samples: int, n_features: int) -> str:
         """What `fit` would do on data of this shape, and what it would cost, in words."""
@@ -231,6 +240,11 @@ class PrivateLinearModel(BaseEstimator):
             return FullBatch()
         if self.batch_size is None:
             raise PlanError(f"batches={kind!r} needs batch_size; found none.")
+        if self.batch_size > n_samples:
+            raise PlanError(
+                f"batch_size={self.batch_size:g} is more than the {n_samples:,} records. "
+                "Choose a smaller one, or batches='full'."
+            )
         return KINDS[kind].of_size(self.batch_size)
 
     def _steps(self, n_samples: int, batches: Batches | None) -> float | None:
@@ -247,7 +261,7 @@ class PrivateLinearModel(BaseEstimator):
 
     def _train(self, X: Any, y: Any, options: FitOptions) -> None:
         """Run the plan on validated data; ``weights_``: the features' first, intercept's last."""
-        warn_of_surroundings(self.epsilon)
+        warn_of_learned_steps(self)
         counting = self._counting()
         plan = self._plan_for(X, counting.count)
         assert plan.loss is not None
@@ -273,6 +287,8 @@ class PrivateLinearModel(BaseEstimator):
             options.reservation.settle(certificate)
         self.plan_, self.n_iter_ = released.plan, released.iterations_run
         self.certificate_, self.weights_ = certificate, released.weights
+        self.budget_ = COPIES.budget(self)
+        self.budget_.spend(certificate.epsilon)
 
     def _facts(self) -> dict[str, Any]:
         """What predictions depend on beside the weights and the plan, for the certificate."""
@@ -343,16 +359,24 @@ class PrivateLinearModel(BaseEstimator):
     # -- what leaves ----------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "random_state": None}
+        state = {**super().__getstate__(), "random_state": None}
+        state.pop("budget_", None)  # of this process
+        return state
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        text = super().__repr__(N_CHAR_MAX)
+        text = str(super().__repr__(N_CHAR_MAX))
         if "neighboring_relation" in text or not text.endswith(")"):
             return text
         comma = "" if text.endswith("()") else ", "
         return f"{text[:-1]}{comma}neighboring_relation={self.neighboring_relation!r})"
 
+    def __sklearn_clone__(self) -> Any:
+        copy = super().__sklearn_clone__()
+        COPIES.add(self, copy)
+        return copy
+
     def __sklearn_tags__(self) -> Any:
+        COPIES.begin(self)
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = False

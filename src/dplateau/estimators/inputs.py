@@ -55,6 +55,36 @@ def refuse_unreadable(X: Any) -> None:
         ) from None
 
 
+_PARAMETERS = (
+    ("Use a smaller step,", "Use a smaller learning_rate,"),
+    ("Use a step size of", "Use a learning_rate of"),
+    (
+        "Bound the domain, add regularization, or give a finite number of iterations.",
+        "Give a radius, an alpha above 0, or a finite number of steps.",
+    ),
+    (", or raise Poisson(max_overflow=...)", ", or batches=Poisson(..., max_overflow=...)"),
+)
+_COMPOSED = ", or hidden_state=False to claim composition only"
+
+
+def in_parameters(advice: str, *, endless: bool) -> str:
+    """A plan's refusal in the words of an estimator's parameters.
+
+    ``endless``: composition of endless steps promises nothing, so it is no way out.
+
+    Examples
+    --------
+    >>> in_parameters("Use a smaller step, or hidden_state=False to claim composition only.",
+    ...               endless=True)
+    'Use a smaller learning_rate.'
+    """
+    for plans, ours in _PARAMETERS:
+        advice = advice.replace(plans, ours)
+    if endless:
+        advice = advice.replace(_COMPOSED, "")
+    return advice
+
+
 def refuse_unreleasable(records: Any, delta: Any) -> None:
     """Refuse, before any training, what could never be released.
 

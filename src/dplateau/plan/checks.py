@@ -76,12 +76,13 @@ def check_contraction(plan: Plan) -> None:
         )
     if plan.overflow > plan.batches.max_overflow:
         kind = type(plan.batches).__name__
+        # Shown with four digits, and never above what is allowed.
+        roomy = largest_step(plan.batches, plan.records, curvature, alpha) * (1 - 1e-3)
         raise PlanError(
             f"step size {eta:g} leaves room for batches of at most {plan.batch_cap:g} records, "
             f"and a {kind} batch of {plan.batch_size:g} on average fills it with probability "
             f"{plan.overflow:.2g}, above max_overflow={plan.batches.max_overflow:g}. Use a "
-            f"step size of at most {largest_step(plan.batches, plan.records, curvature, alpha):.4g}"
-            f", or raise {kind}(max_overflow=...)."
+            f"step size of at most {roomy:.4g}, or raise {kind}(max_overflow=...)."
         )
 
 

@@ -94,7 +94,10 @@ class SchemaCheck:
         }
 
     def __str__(self) -> str:
-        lines = [PRIVATE, f"{'column':<20} {'missing':>9} {'unread':>9} {'clipped':>9} {'other':>9}"]
+        lines = [
+            PRIVATE,
+            f"{'column':<20} {'missing':>9} {'unread':>9} {'clipped':>9} {'unknown':>9}",
+        ]
         for c in self.columns:
             shares = (c.missing, c.unreadable, c.clipped, c.unknown)
             shown = " ".join(f"{share:>9.1%}" for share in shares)
