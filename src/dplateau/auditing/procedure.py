@@ -159,7 +159,7 @@ def held_against(plan: Plan, delta: float, looks: Sequence[Look], **facts: Any) 
         delta=delta,
         looks=tuple(looks),
         epsilon=epsilon,
-        bound=str(guarantee.bound),
+        bound=guarantee.at(delta).bound,
         composition=float(guarantee.bounds(delta).get("composition", math.inf)),
         exact_lower=_exact_lower(plan, delta),
         violations=_violations(epsilon, curve, looks, delta),

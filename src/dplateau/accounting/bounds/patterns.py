@@ -15,10 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dplateau.accounting.bounds.allocation import allocation_price
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import LONGEST, ratio
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.layouts import Growth, Layout, constant_layout, varying_layout
+from dplateau.accounting.bounds.whole_patterns import MOST_STEPS
+from dplateau.accounting.bounds.whole_patterns import price as whole_patterns_price
 from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_laws
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Composed, Price, WithFailure
@@ -30,6 +33,7 @@ _GEOMETRIC = tuple(Growth(ratio=r) for r in (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5
 _FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[3])
 _REST = 1e-4  # share of delta for what is older than some memories
 _SMALLEST_HIT, _LARGEST_HIT = 0.1, 12.0  # noise deviations between which blocks are worth trying
+_HARD, _RARE = 1.0, 3e-8  # hits and deltas for which whole patterns are tried
 PESSIMISM = 0.97  # how far a sketch may lie above the bound itself
 _WIDEST = 250.0  # noise deviations that the hits of a block may span
 
@@ -53,7 +57,10 @@ class PatternBound(Bound):
         return None if price is None else Chosen(self.name, price, plan.iterations)
 
     def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
-        """A little below what a sketch says."""
+        """A little below what a sketch says; nothing where whole patterns are tried as well."""
+        facts = _facts(plan)
+        if facts is None or (plan.iterations <= MOST_STEPS and facts.hit >= _HARD):
+            return 0.0
         return PESSIMISM * roughly(plan, plan.iterations, delta)
 
     def reason(self, chosen: Chosen) -> str:
@@ -65,8 +72,8 @@ class PatternBound(Bound):
     def hypotheses(self, plan: Plan, chosen: Chosen) -> list[str]:
         return [
             *contraction_checked(plan),
-            "whether a record takes part in a step is decided independently of the other records "
-            "and of the noise",
+            "in which steps a record takes part is decided independently of the other records and "
+            "of the noise",
         ]
 
 
@@ -77,11 +84,12 @@ class _Facts(NamedTuple):
     q: float
     mirrored: bool
     overflow: float  # the chance that a step is hit twice as hard
+    epoch: int | None  # one hit in every so many steps, instead of independent coins
 
 
 def _facts(plan: Plan) -> _Facts | None:
     """None where hits are not independent coins, or blocks cannot pay."""
-    if plan.hits.deterministic or not plan.hits.independent:
+    if plan.hits.deterministic or not (plan.hits.independent or plan.hits.epoch):
         return None
     noise = plan.noise_multiplier.smallest(plan.iterations)
     hit = ratio(plan, noise)
@@ -90,7 +98,7 @@ def _facts(plan: Plan) -> _Facts | None:
         hit, mirrored = hit / 2, True  # either neighbour has a record of its own
     if not _SMALLEST_HIT <= hit <= _LARGEST_HIT:
         return None
-    return _Facts(hit, plan.hits.chance, mirrored, plan.overflow)
+    return _Facts(hit, plan.hits.chance, mirrored, plan.overflow, plan.hits.epoch)
 
 
 def from_common_start(plan: Plan, last: float, delta: float) -> Price | None:
@@ -103,15 +111,39 @@ def from_common_start(plan: Plan, last: float, delta: float) -> Price | None:
     ``delta(epsilon)`` of the price bounds the hockey-stick divergences of the last iterates, both
     orders, for any non-expansive steps that both neighbours share and hits of the plan's size.
     """
-    steps = min(last, plan.iterations)
-    _, layout, filled = _sketch(plan, steps, delta)
+    steps, facts = min(last, plan.iterations), _facts(plan)
+    if facts is None:
+        return None
+    if facts.epoch is not None:
+        return _allocated(plan, facts, steps, delta)
+    value, layout, filled = _sketch(plan, steps, delta)
+    whole = _whole(plan, facts, steps, delta - filled)
+    if whole is not None and whole.epsilon(delta - filled) < value:
+        return WithFailure(whole, filled)
     if layout is None:
         return None
-    facts = _facts(plan)
-    assert facts is not None
     crude = facts.hit * (2 if facts.mirrored else 1) * math.sqrt(steps)
     parts = tuple((block_laws(block), count) for block, count in Counter(layout.blocks).items())
     return WithFailure(Composed(parts, crude), filled + layout.failure)
+
+
+def _allocated(plan: Plan, facts: _Facts, steps: float, delta: float) -> Price | None:
+    """Random allocation, from the start of the run and with steps that are all alike."""
+    if not plan.is_constant or math.isinf(steps) or steps < plan.iterations:
+        return None
+    assert facts.epoch is not None
+    filled = facts.overflow * steps
+    if not delta - filled > 0.5 * delta:
+        return None
+    return WithFailure(allocation_price(facts.hit, facts.epoch, int(steps), facts.mirrored), filled)
+
+
+def _whole(plan: Plan, facts: _Facts, steps: float, delta: float) -> Price | None:
+    """Whole patterns, where they are worth the work: few steps, hard hits, equal steps."""
+    few = steps <= MOST_STEPS and facts.hit >= _HARD and delta > _RARE
+    if not few or plan.hits.exchanged or not plan.is_constant:
+        return None
+    return whole_patterns_price(facts.hit, facts.q, int(steps), facts.mirrored)
 
 
 def roughly(plan: Plan, last: float, delta: float) -> float:
@@ -126,8 +158,8 @@ def roughly(plan: Plan, last: float, delta: float) -> float:
 def _sketch(plan: Plan, steps: float, delta: float) -> tuple[float, Layout | None, float]:
     """The best layout with its sketched epsilon, and the chance that a batch is filled."""
     facts = _facts(plan)
-    if facts is None:
-        return math.inf, None, 0.0
+    if facts is None or facts.epoch is not None:
+        return (math.inf if facts is None else 0.0), None, 0.0
     filled = 0.0 if facts.overflow == 0 else facts.overflow * steps
     left = delta - filled
     if not left > 0.5 * delta:  # batches that overflow too often are left to the other bounds
@@ -154,7 +186,7 @@ def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> 
     See docs/theory.md#section-14.
     """
     facts = _facts(plan)
-    if facts is None or not horizons:
+    if facts is None or facts.epoch is not None or not horizons:
         return {}
     longest, least = max(horizons), min(deltas)
     sketch = Sketch(_spacing(plan, facts, longest, least))

@@ -45,8 +45,8 @@ class Block:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def hits(steps: int, q: float) -> tuple[Vector, Vector]:
-    """``Bin(steps, q)`` as ``(numbers, weights)``, rounded up; what is missing to 1 is at infinity.
+def hits(steps: int, q: float) -> tuple[Vector, Vector, float]:
+    """``Bin(steps, q)`` as ``(numbers, weights, lost)``, rounded up; ``lost`` is at infinity.
 
     See docs/theory.md#section-14.
 
@@ -54,13 +54,13 @@ def hits(steps: int, q: float) -> tuple[Vector, Vector]:
     its top, and upper tails are padded for rounding before they are subtracted.
     """
     if q >= 1.0:
-        return np.array([float(steps)]), np.ones(1)
+        return np.array([float(steps)]), np.ones(1), 0.0
     mean, deviation = steps * q, math.sqrt(steps * q * (1 - q))
     tops = _tops(steps, mean, deviation, q)
     above = np.minimum.accumulate(_chance_above(tops, steps, q))
     weights = -np.diff(above, prepend=1.0)
     held = weights > 0
-    return tops[held], weights[held]
+    return tops[held], weights[held], float(above[-1])
 
 
 def _chance_above(numbers: Vector, steps: int, q: float) -> Vector:
@@ -92,8 +92,7 @@ def block_laws(block: Block) -> StepLaws:
 
     See docs/theory.md#section-14.
     """
-    numbers, weights = hits(block.steps, block.q)
-    lost = max(0.0, 1.0 - math.fsum(weights))
+    numbers, weights, lost = hits(block.steps, block.q)
     held = tuple(weights / math.fsum(weights))
     means = numbers * block.mu * (1 + _PADDING)
     upper = Mixture(held, tuple(means))
@@ -165,7 +164,7 @@ class Sketch:
         return self._known[block]
 
     def _made(self, block: Block) -> tuple[NDArray[np.complex128], ...]:
-        numbers, weights = hits(block.steps, block.q)
+        numbers, weights, _ = hits(block.steps, block.q)
         held = weights > 1e-15
         means, weights = numbers[held, None] * block.mu, weights[held]
         start = -9.0 - (float(means[-1, 0]) if block.mirrored else 0.0)

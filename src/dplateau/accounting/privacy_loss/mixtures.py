@@ -12,14 +12,15 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from dplateau.accounting.privacy_loss.composed import Composition, GridLaw
 from dplateau.accounting.privacy_loss.distribution import Mixture, pair_laws
 
 Vector = NDArray[np.float64]
 
-_HALVINGS = 200
+_HALVINGS = 80
 _PADDING = 1e-12  # relative: what rounding may have taken from a difference of tails
 _FARTHEST = 1e4
 _CELL = 1 / 128
@@ -62,32 +63,32 @@ class OneSided:
     def _log_upper(self, x: float) -> float:
         """``log`` of the mixture's mass above ``x``, its infinite part left out."""
         weights, means = self._mixture
-        return float(logsumexp(log_ndtr(means - x), b=weights))
+        return _log_sum(log_ndtr(means - x), weights)
 
     def _log_lower(self, x: float) -> float:
         """``log`` of the other side's mass above ``x``."""
         if not self.mirrored:
             return float(log_ndtr(-x))
         weights, means = self._mixture
-        return float(logsumexp(log_ndtr(-means - x), b=weights))
+        return _log_sum(log_ndtr(-means - x), weights)
 
     def _log_upper_below(self, x: float) -> float:
         weights, means = self._mixture
-        return float(logsumexp(log_ndtr(x - means), b=weights))
+        return _log_sum(log_ndtr(x - means), weights)
 
     def _log_lower_below(self, x: float) -> float:
         if not self.mirrored:
             return float(log_ndtr(x))
         weights, means = self._mixture
-        return float(logsumexp(log_ndtr(x + means), b=weights))
+        return _log_sum(log_ndtr(x + means), weights)
 
     def _log_ratio(self, x: float) -> float:
         """``log`` of the mixture's density over the other side's: increasing in ``x``."""
         weights, means = self._mixture
-        upper = float(logsumexp(means * x - means**2 / 2, b=weights))
+        upper = _log_sum(means * (x - means / 2), weights)
         if not self.mirrored:
             return upper
-        return upper - float(logsumexp(-means * x - means**2 / 2, b=weights))
+        return upper - _log_sum(-means * (x + means / 2), weights)
 
     def _threshold(self, loss: float) -> tuple[float, float]:
         """Two points around the one at which the privacy loss is ``loss``."""
@@ -125,14 +126,13 @@ class OneSided:
             low, high = high, 2 * high
             if high > _FARTHEST:
                 return math.inf
-        while high - low > 1e-13 * high:
-            middle = (low + high) / 2
-            if not low < middle < high:
-                break
-            if self.delta(middle) > delta:
-                low = middle
-            else:
-                high = middle
+        target = math.log(delta)
+        found = float(
+            brentq(lambda e: math.log(self.delta(e)) - target, low, high, xtol=1e-12, rtol=1e-12)
+        )
+        for padding in (0.0, 1e-11, 1e-10, 1e-9, 1e-8):  # to the private side of the root
+            if self.delta(found * (1 + padding)) <= delta:
+                return min(found * (1 + padding), high)
         return high
 
     def estimate(self, delta: float) -> float:
@@ -189,6 +189,11 @@ def merged_upwards(weights: Vector, means: Vector, most: int) -> tuple[Vector, V
     total = np.bincount(place, weights, most)
     tops = np.maximum.reduceat(means, np.flatnonzero(np.diff(place, prepend=-1)))
     return total[np.unique(place)], tops
+
+
+def _log_sum(exponents: Vector, weights: Vector) -> float:
+    largest = float(exponents.max())
+    return largest + math.log(float(weights @ np.exp(exponents - largest)))
 
 
 def _difference(log_larger: float, log_smaller: float) -> float:

@@ -1,0 +1,133 @@
+"""Whole patterns of hits: one Gaussian against a mixture over the energies of taut strings.
+
+Where a record is hit rarely and hard, the best shift for each pattern beats blocks that do not look
+at it (theory, section 14). The law of the energy comes from its generating function.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+from scipy.special import gammaln
+
+from dplateau.accounting.privacy_loss.mixtures import OneSided, merged_upwards
+from dplateau.accounting.privacy_loss.profiles import Price, WithFailure
+
+Vector = NDArray[np.float64]
+
+MOST_STEPS = 512
+_TOP = 12.0  # energies, in units of one hit, that are told apart
+_CELLS = 4096
+_OVERSAMPLED = 6  # points of the circle for every step
+_ALIASED = 1e-15  # what the circle may alias
+_ROUNDING = 2e-14  # of the values on the circle, relative: transforms, exponentials, sums
+_MOST_PARTS = 512
+_CHUNK = 256
+_NEVER = 1e-18  # chances of a face that are left out
+
+
+class EnergyLaw(NamedTuple):
+    """The law of ``sum_j S_j^2/l_j``: weights at energies, rounded up; ``failure`` is left out.
+
+    See docs/theory.md#section-14.
+    """
+
+    energies: NDArray[Any]
+    weights: Vector
+    failure: float
+
+
+@lru_cache(maxsize=16)
+def energy_law(q: float, steps: int) -> EnergyLaw:
+    """The energy of the taut string over ``steps`` equal steps, in units of one hit's.
+
+    See docs/theory.md#section-14.
+
+    ``l_j`` are the cycles of a uniform permutation, ``S_j ~ Bin(l_j, q)``: the coefficient of
+    ``x^steps`` in ``exp(sum_l phi_l(omega) x^l/l)``, taken on a circle of radius ``r < 1``.
+    """
+    points = _OVERSAMPLED * steps
+    log_radius = math.log(_ALIASED) / points
+    cell = _TOP / _CELLS
+    lengths, cells, chances = _faces(q, steps, cell)
+    angle = -2j * math.pi * steps * np.arange(points) / points
+    found = np.empty(_CELLS // 2 + 1, dtype=np.complex128)
+    scale = np.exp(log_radius * lengths) / lengths * chances
+    bounds = np.searchsorted(lengths, np.arange(1, steps + 2))
+    roots = np.exp(2j * math.pi / _CELLS * np.arange(_CELLS))
+    for first in range(0, found.size, _CHUNK):
+        omega = np.arange(first, min(first + _CHUNK, found.size))
+        turned = roots[np.outer(omega, cells) % _CELLS] * scale
+        series = np.zeros((omega.size, points), dtype=np.complex128)
+        series[:, 1 : steps + 1] = np.add.reduceat(turned, bounds[:-1], axis=1)
+        on_circle = np.exp(fft.ifft(series, axis=1, norm="forward"))
+        found[omega] = (on_circle @ np.exp(angle)) / points * math.exp(-log_radius * steps)
+    weights = np.maximum(fft.irfft(np.conj(found), _CELLS), 0.0)
+    error = _ROUNDING * math.exp(-log_radius * steps) * math.log(4 * points) + 2 * _ALIASED
+    left_out = steps * 200 * _NEVER
+    failure = _beyond(lengths, cells * cell, chances, steps) + error * math.sqrt(_CELLS) + left_out
+    return EnergyLaw(np.arange(_CELLS, dtype=np.float64) * cell, weights, failure)
+
+
+def _faces(q: float, steps: int, cell: float) -> tuple[Vector, NDArray[np.int64], Vector]:
+    """Faces of all lengths: their length, their energy in cells, rounded up, and its chance."""
+    lengths, cells, chances = [], [], []
+    for length in range(1, steps + 1):
+        hits = np.arange(0, min(length, 80 + 4 * math.ceil(q * length)) + 1, dtype=np.float64)
+        if q < 1:
+            log_chance = (
+                gammaln(length + 1)
+                - gammaln(hits + 1)
+                - gammaln(length - hits + 1)
+                + hits * math.log(q)
+                + (length - hits) * math.log1p(-q)
+            )
+        else:
+            log_chance = np.where(hits == length, 0.0, -np.inf)
+        chance = np.exp(log_chance)
+        held = chance > _NEVER
+        lengths.append(np.full(int(held.sum()), float(length)))
+        cells.append(np.ceil(hits[held] ** 2 / length / cell * (1 - 1e-13)).astype(np.int64))
+        chances.append(chance[held])
+    return np.concatenate(lengths), np.concatenate(cells), np.concatenate(chances)
+
+
+def _beyond(lengths: Vector, energies: NDArray[Any], chances: Vector, steps: int) -> float:
+    """A bound on the chance of an energy beyond the grid: Chernoff, by the series at real ``t``.
+
+    ``n M_n = sum_l phi_l(t) M_{n-l}`` with ``phi_l(t) = E e^{t energy}``, all terms positive.
+    """
+    best = 1.0
+    bounds = np.searchsorted(lengths, np.arange(1, steps + 1))
+    for t in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
+        phi = np.add.reduceat(chances * np.exp(t * energies), bounds)
+        moments = np.ones(steps + 1)
+        for n in range(1, steps + 1):
+            moments[n] = float(phi[:n] @ moments[n - 1 :: -1][:n]) / n
+        best = min(best, float(moments[steps]) * math.exp(-t * _TOP) * (1 + 1e-9))
+    return best if math.isfinite(best) else 1.0
+
+
+def price(hit: float, q: float, steps: int, mirrored: bool) -> Price:
+    """The price of a run whose hits are hidden pattern by pattern.
+
+    See docs/theory.md#section-14.
+
+    ``hit`` is ``s/varsigma``. Valid for every ``c <= 1``; ``mirrored`` where either neighbour has a
+    record of its own.
+    """
+    law = energy_law(q, steps)
+    held = law.weights > 0
+    weights, means = merged_upwards(
+        law.weights[held], hit * np.sqrt(law.energies[held]) * (1 + 1e-12), _MOST_PARTS
+    )
+    total = float(weights.sum())
+    weights = weights / total  # the rest is counted as failure
+    return WithFailure(
+        OneSided(tuple(weights), tuple(means), mirrored), law.failure + abs(1 - total)
+    )
