@@ -316,4 +316,4 @@ def test_a_bound_without_a_statement_is_refused() -> None:
 
 def test_blocks_that_cannot_be_put_on_a_grid_are_left_out() -> None:
     assert Block(1, 0.5, 3.0).steps == 1
-    assert "patterns" not in dp.account(plain(noise=0.01)).bounds(1e-5)
+    assert "patterns" not in dp.account(plain(noise=0.06)).bounds(1e-5)
