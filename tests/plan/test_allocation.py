@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import dplateau as dp
+from dplateau.cli.account import batches_of
 from dplateau.training.noise import open_streams
 from dplateau.training.run import run_many
 
@@ -162,6 +163,12 @@ def test_estimators_take_it_by_name():
     assert model.plan_.batches == dp.RandomAllocation(20)
     assert model.n_iter_ == 18
     assert model.certificate_.verify().epsilon == model.certificate_.epsilon
+
+
+def test_the_command_line_takes_it_by_name():
+    assert batches_of("allocation", 20) == dp.RandomAllocation(20)
+    with pytest.raises(dp.PlanError, match="needs --batch-size"):
+        batches_of("allocation", None)
 
 
 def test_an_audit_attacks_it():

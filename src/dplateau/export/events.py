@@ -13,7 +13,6 @@ import attr
 from dp_accounting import dp_event
 
 from dplateau.errors import DataError, PlanError
-from dplateau.plan import batches as kinds
 from dplateau.plan.plan import Plan
 
 _DEEPEST = 20  # levels of events within events
@@ -43,21 +42,18 @@ def event_of(plan: Plan) -> dp_event.DpEvent:
         least = float(noises.min())
     else:
         least = plan.noise_multiplier.largest(1)
-    steps, batches = int(plan.iterations), plan.batches
-    if isinstance(batches, kinds.Poisson):
-        one = dp_event.PoissonSampledDpEvent(
-            plan.inclusion_probability, dp_event.GaussianDpEvent(least)
-        )
-        return dp_event.SelfComposedDpEvent(one, steps)
+    steps, law = int(plan.iterations), plan.hits
     scaled = dp_event.GaussianDpEvent(least * plan.lipschitz / plan.sensitivity)
-    if isinstance(batches, kinds.FixedSize):
+    if law.deterministic or law.epoch is not None:
+        # every record takes part once an epoch, wherever it stands in it
+        return dp_event.SelfComposedDpEvent(scaled, law.most_hits(steps))
+    if law.exchanged:
         drawn = dp_event.SampledWithoutReplacementDpEvent(
             plan.records, int(plan.batch_size), scaled
         )
         return dp_event.SelfComposedDpEvent(drawn, steps)
-    # every record takes part once an epoch, wherever it stands in it
-    hits = math.ceil(steps / batches.per_epoch(plan.records))
-    return dp_event.SelfComposedDpEvent(scaled, hits)
+    one = dp_event.PoissonSampledDpEvent(law.chance, dp_event.GaussianDpEvent(least))
+    return dp_event.SelfComposedDpEvent(one, steps)
 
 
 def event_to_dict(event: dp_event.DpEvent) -> dict[str, Any]:

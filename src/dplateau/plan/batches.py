@@ -84,7 +84,10 @@ class Batches(Part, family="batches"):
         return self.hits(records).period
 
     def chance_to_fill(self, cap: float, records: int) -> float:
-        """An upper bound on the chance that all records but one make a batch of ``cap`` or more."""
+        """An upper bound on the chance that all records but one make a batch of ``cap`` or more.
+
+        Given all earlier batches; where the law of hits has an ``epoch``, without regard to them.
+        """
         return 0.0 if cap > self.sizes(records)[1] else 1.0
 
     def least_cap(self, records: int) -> int:
@@ -369,6 +372,8 @@ class RandomAllocation(WholeSize):
             )
         while True:
             bins = stream.integers(batches, size=present)
+            if batches <= 1 << 16:
+                bins = bins.astype(np.uint16)  # sorted in linear time
             order = np.argsort(bins, kind="stable")
             cuts = np.searchsorted(bins[order], np.arange(batches + 1))
             for first, last in itertools.pairwise(cuts):

@@ -73,7 +73,6 @@ class HitLaw:
         """Whether all batches are fixed in advance."""
         return self.period is not None
 
-    def most_hits(self, steps: float) -> float:
-        """The most hits that so many consecutive steps from an epoch's first can have."""
-        apart = self.period or self.epoch or 1
-        return steps if steps == float("inf") else -(-int(steps) // apart)
+    def most_hits(self, steps: int) -> int:
+        """The most hits that so many steps, from an epoch's first on, can have."""
+        return -(-steps // (self.period or self.epoch or 1))

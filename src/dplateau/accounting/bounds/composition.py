@@ -97,8 +97,7 @@ def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
         return Gaussian(math.inf)
     doubled = 2.0 if displacement_chance(plan) > 0 else 1.0
     crude = math.sqrt(sum(copies * (a + doubled * u) ** 2 for u, a, copies in steps))
-    foreseen = plan.overflow > 0 and not plan.hits.independent  # a filled batch, by earlier ones
-    if foreseen or any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
+    if any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
         return Gaussian(crude)
     return Composed(tuple((step_laws(plan, u, a), copies) for u, a, copies in steps), crude)
 

@@ -287,4 +287,4 @@ def _hits(plan: Plan) -> tuple[float, int]:
     """Expected hits per step, and the period of a deterministic record."""
     if plan.hits.deterministic:
         return 1.0 / period_of(plan), period_of(plan)
-    return min(plan.inclusion_probability, 1.0) * (1 + displacement_chance(plan)), 1
+    return plan.hits.chance * (1 + displacement_chance(plan)), 1

@@ -84,7 +84,7 @@ def _composed_rdp(plan: Plan, alphas: Vector) -> Vector:
     if plan.hits.epoch is not None:  # one hit an epoch, doubled where it may displace a record
         displaces = plan.neighboring_relation == ADD_OR_REMOVE_ONE and plan.overflow > 0
         u = ratio(plan, plan.noise_multiplier.smallest(plan.iterations)) * (2 if displaces else 1)
-        return alphas * plan.hits.most_hits(plan.iterations) * u**2 / 2
+        return np.asarray(alphas * plan.hits.most_hits(int(plan.iterations)) * u**2 / 2)
     total = np.zeros_like(alphas)
     for u, copies in step_ratios(plan, int(plan.iterations)):
         total += copies * step_rdp(plan, u, alphas)
@@ -101,7 +101,7 @@ def _shifted_rdp(plan: Plan, alphas: Vector) -> Vector:
         return np.full_like(alphas, math.inf)
     far = plan.diameter / spread
     u = ratio(plan, plan.noise_multiplier.largest(1))
-    q = min(plan.inclusion_probability, 1.0)
+    q = plan.hits.chance
     middle = max(1.0, far / max(q * u * math.sqrt(math.exp(min(u * u, 50.0))), 1e-300))
     best = np.full_like(alphas, math.inf)
     for length in {max(1, round(middle * f)) for f in (0.03, 0.1, 0.3, 0.6, 1.0, 2.0)}:

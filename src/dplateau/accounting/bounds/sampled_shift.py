@@ -97,7 +97,7 @@ def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, floa
     most = int(min(longest, plan.iterations, _longest_window(plan)))
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
         return Gaussian(math.inf), math.inf
-    q = min(plan.inclusion_probability, 1.0)
+    q = plan.hits.chance
     length = minimise_over_integers(
         lambda r: _second_order(plan, q, r), 1, most, points=14, coarse=0.1
     )
@@ -161,7 +161,7 @@ def _poisson_price(plan: Plan, last: int, most: int) -> Price:
     Any payments that pay the whole debt will do (Theorem 5.1): where those of a group are replaced
     by their average, weighted as the debt is, it is still paid, and never too early.
     """
-    q = min(plan.inclusion_probability, 1.0)
+    q = plan.hits.chance
     u, a, copies = _payments(plan, last, q)
     if a.size == 1:
         return random_batches(plan, [(float(u[0]), float(a[0]), int(copies[0]))])
@@ -200,7 +200,7 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
     most = int(min(longest, plan.iterations, 10**15 if plan.is_constant else LONGEST))
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
         return Gaussian(math.inf), math.inf
-    q = plan.inclusion_probability
+    q = plan.hits.chance
     hit = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
     lengths = _lengths(most, fine=plan.is_constant)
     debts = np.array([_debt(plan, int(r)) for r in lengths])

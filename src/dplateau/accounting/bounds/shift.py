@@ -69,7 +69,7 @@ class ShiftBound(Bound):
             return math.inf
         if c < 1:
             return 0.0
-        moved = plan.diameter / spread * plan.inclusion_probability * float(steps.shift[0]) / spread
+        moved = plan.diameter / spread * plan.hits.chance * float(steps.shift[0]) / spread
         return gdp_epsilon(2 * math.sqrt(moved), delta)
 
     def reason(self, chosen: Chosen) -> str:
