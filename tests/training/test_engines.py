@@ -10,12 +10,13 @@ import pytest
 import scipy.sparse
 
 import dplateau as dp
+from dplateau.accounting.rounding import rounding_error, rounding_share
 from dplateau.training import engine
 from dplateau.training.native.engine import NativeEngine
 from dplateau.training.noise import open_streams
 from dplateau.training.plain import PlainEngine
 from dplateau.training.session import Session
-from dplateau.training.sums import compensated, rounding_error, rounding_share
+from dplateau.training.sums import compensated
 
 N, D = 90, 4
 BATCHES = [

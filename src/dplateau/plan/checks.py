@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dplateau.errors import PlanError
 from dplateau.plan.batches import Batches
 from dplateau.plan.losses import Loss
@@ -103,3 +106,30 @@ def refuse_clipped_softmax(loss: Loss | None) -> None:
             "convex loss: the step can expand. Bound the features (data_norm) instead, or set "
             "hidden_state=False to claim composition only."
         )
+
+
+def weights_in_domain(plan: Plan, weights: NDArray[np.float64], grid: float = 0.0) -> bool:
+    """Whether these can be weights of the plan: finite, and in its domain but for rounding.
+
+    Parameters
+    ----------
+    plan : Plan
+        Whose domain is meant.
+    weights : ndarray
+        In the shape that they are released in.
+    grid : float
+        The spacing that they were rounded to, which may take each weight half as far outside.
+
+    Examples
+    --------
+    >>> from dplateau import FullBatch, L2Ball, Plan
+    >>> plan = Plan(records=10, batches=FullBatch(), iterations=5, step_size=0.5,
+    ...             noise_multiplier=1.0, lipschitz=1.0, smoothness=1.0, domain=L2Ball(1.0))
+    >>> weights_in_domain(plan, np.array([0.6, 0.8])), weights_in_domain(plan, np.array([0.7, 0.8]))
+    (True, False)
+    """
+    if not np.isfinite(weights).all():
+        return False
+    outside = float(np.linalg.norm(weights - plan.domain.project(weights)))
+    slack = ROUNDING * weights.size * (1 + float(np.linalg.norm(weights)))
+    return outside <= grid * math.sqrt(weights.size) / 2 * (1 + ROUNDING) + slack

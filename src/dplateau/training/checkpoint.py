@@ -1,27 +1,45 @@
-"""Resume files of long runs: private, bound to their plan, never a model.
+"""Resume files of long runs: private, authentic, bound to their plan, of use once; never a model.
 
 A checkpoint holds an iterate that the hidden-state guarantee does not cover, so it must not be
-published or kept: mode 0600, marked private, removed when the run ends. It holds no random state:
-a resumed run draws fresh noise from the operating system.
+published or kept: mode 0600, marked private, removed when the run ends. It holds no random state: a
+resumed run draws fresh noise from the operating system.
+
+Whoever could choose the iterate that a run goes on from, or go on from the same one twice, could
+release what the certificate does not cover. So a file is authenticated by a key of this user, its
+step and weights must be such as the plan has, and a token beside the key says which file of a run
+is the one to go on from: the last that was written, once, and not while the run is alive.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
+import hmac
 import json
+import math
 import os
+import secrets
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplateau._validate import non_negative
 from dplateau.errors import DataError, PlanError
+from dplateau.plan.checks import weights_in_domain
+from dplateau.plan.plan import Plan
+
+Array = NDArray[np.float64]
 
 MARK = "dplateau checkpoint, PRIVATE: an unreleased iterate, not a model; do not publish"
 _DIGEST_BYTES = hashlib.sha256().digest_size
+_HEAD_BYTES = 1 << 20  # more than any head has; a plan's loss may name many classes
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -37,55 +55,214 @@ class Checkpoint:
         if not self.path.parent.is_dir():
             raise PlanError(f"checkpoint: there is no directory {self.path.parent}.")
 
-    def save(self, fingerprint: str, step: int, weights: NDArray[np.float64]) -> None:
-        """Replace the file in one act: a crash leaves the old one or the new one, whole."""
-        head = {"mark": MARK, "plan": fingerprint, "step": step, "shape": list(weights.shape)}
-        body = json.dumps(head).encode() + b"\n" + np.ascontiguousarray(weights, "<f8").tobytes()
-        part = self.path.with_name(self.path.name + ".part")
-        # Made anew each time: an old file of that name could have a wider mode or be a link.
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(body + hashlib.sha256(body).digest())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, self.path)
-        _flush_directory(self.path.parent)
 
-    def load(self, fingerprint: str, shape: tuple[int, ...]) -> tuple[int, NDArray[np.float64]]:
-        """The step and weights to go on from: 0 and nothing stored if there is no file."""
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return 0, np.zeros(0)
-        body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-        if hashlib.sha256(body).digest() != digest:
+class ResumeFile:
+    """The resume file of one run, open while the run is alive.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        Where it is.
+    plan : Plan
+        The plan that is run; a file of another one is refused.
+    fingerprint : str
+        What binds the file to the plan and the loss.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, plan: Plan, fingerprint: str) -> None:
+        self.path, self.every = checkpoint.path, checkpoint.every
+        self.plan, self.fingerprint = plan, fingerprint
+        self._key = _user_key()
+        self._run = secrets.token_hex(16)
+        self._token: int | None = None
+
+    def resume(self, shape: tuple[int, ...]) -> tuple[int, Array] | None:
+        """The step and weights to go on from; None if there is no file.
+
+        The file is spent by this: before the first step a new one takes its place.
+        """
+        content = self._read(_HEAD_BYTES + 8 * math.prod(shape) + _DIGEST_BYTES)
+        if content is None:
+            self._token = _claim(self._run, create=True)
+            return None
+        head, numbers = self._authentic(content)
+        step, weights = self._checked(head, numbers, shape)
+        self._run = head["run"]
+        self._token = _claim(self._run, create=False)
+        if self._token is None or head["once"] not in _words(self._token):
+            self.close()
             raise DataError(
-                f"{self.path} is not a whole checkpoint: it was cut short, edited, or written by "
-                "something else. Delete it to start the run afresh."
+                f"{self.path} was resumed before, or its run is still going on: a resume file "
+                "serves once. Delete it to start the run afresh."
+            )
+        self.save(step, weights)
+        return step, weights
+
+    def save(self, step: int, weights: Array) -> None:
+        """Replace the file in one act: a crash leaves the old one or the new one, whole."""
+        assert self._token is not None
+        once = secrets.token_hex(16)
+        head = {
+            "mark": MARK,
+            "plan": self.fingerprint,
+            "step": step,
+            "shape": list(weights.shape),
+            "run": self._run,
+            "once": once,
+        }
+        body = json.dumps(head).encode() + b"\n" + np.ascontiguousarray(weights, "<f8").tobytes()
+        part = self.path.with_name(f".{self.path.name}.{once}.part")
+        try:
+            descriptor = os.open(part, _NEW, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(body + self._seal(body))
+                file.flush()
+                os.fsync(file.fileno())
+            # Until the new file is in place the old one is the one to go on from.
+            _write_words(self._token, [*_words(self._token)[-1:], once])
+            os.replace(part, self.path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                part.unlink()
+            raise
+        _flush_directory(self.path.parent)
+        _write_words(self._token, [once])
+
+    def finish(self) -> None:
+        """Delete the file and its token, once the run has ended: no copy can be resumed."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+        if self._token is not None:
+            _write_words(self._token, [])
+            with contextlib.suppress(FileNotFoundError):
+                _token_path(self._run).unlink()
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go, for another process to resume."""
+        if self._token is not None:
+            os.close(self._token)
+            self._token = None
+
+    def _seal(self, body: bytes) -> bytes:
+        return hmac.new(self._key, body, hashlib.sha256).digest()
+
+    def _read(self, most: int) -> bytes | None:
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+                raise DataError(f"{self.path} is not a dplateau checkpoint. Name another file.")
+            return file.read(most)
+
+    def _authentic(self, content: bytes) -> tuple[dict[str, Any], bytes]:
+        body, seal = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+        if not hmac.compare_digest(self._seal(body), seal):
+            raise DataError(
+                f"{self.path} is not a whole checkpoint of this user: it was cut short, edited, or "
+                "written by something or somebody else. Delete it to start the run afresh."
             )
         text, _, numbers = body.partition(b"\n")
-        head = json.loads(text)
-        if head.get("mark") != MARK:
-            raise DataError(f"{self.path} is not a dplateau checkpoint. Name another file.")
-        if head["plan"] != fingerprint:
+        return json.loads(text), numbers
+
+    def _checked(
+        self, head: dict[str, Any], numbers: bytes, shape: tuple[int, ...]
+    ) -> tuple[int, Array]:
+        if head["plan"] != self.fingerprint:
             raise PlanError(
                 f"{self.path} belongs to another plan (or another loss). Resume with that one, or "
                 "delete the file to start this run afresh."
             )
-        if tuple(head["shape"]) != shape:
+        if tuple(head["shape"]) != shape or len(numbers) != 8 * math.prod(shape):
             raise DataError(
                 f"{self.path} holds weights of shape {tuple(head['shape'])}; these data need "
                 f"{shape}. Resume with the data that the run was started on."
             )
-        return head["step"], np.frombuffer(numbers, "<f8").reshape(shape).astype(np.float64)
+        step = head["step"]
+        if type(step) is not int or not 0 < step < self.plan.iterations:
+            raise DataError(
+                f"{self.path} was written at step {step!r}, from which a plan of "
+                f"{self.plan.iterations:g} iterations does not go on. Delete it to start afresh."
+            )
+        weights = np.frombuffer(numbers, "<f8").reshape(shape).astype(np.float64)
+        if not weights_in_domain(self.plan, weights):
+            raise DataError(
+                f"{self.path} holds weights outside the plan's domain. Delete it to start afresh."
+            )
+        return step, weights
 
-    def remove(self) -> None:
-        """Delete the file (and a half-written one), once the run has ended."""
-        for path in (self.path, self.path.with_name(self.path.name + ".part")):
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+
+# -- the user's key, and which file of a run is the one to go on from ------------------------------
+
+
+def _state_directory() -> Path:
+    """A directory of this user alone."""
+    home = os.environ.get("XDG_STATE_HOME")
+    directory = (Path(home) if home else Path.home() / ".local" / "state") / "dplateau"
+    try:
+        (directory / "runs").mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
+    except OSError as trouble:
+        raise PlanError(
+            f"checkpoints need a private directory for their key, and {directory} cannot be used "
+            f"({trouble.strerror}). Set XDG_STATE_HOME to one that can be written."
+        ) from None
+    return directory
+
+
+def _user_key() -> bytes:
+    """The key that authenticates this user's resume files, made on first use."""
+    path = _state_directory() / "resume.key"
+    with contextlib.suppress(FileExistsError):
+        part = path.with_name(f".resume.key.{secrets.token_hex(8)}")
+        descriptor = os.open(part, _NEW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(32))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(part, path)  # whole, or not there
+        finally:
+            part.unlink()
+    key = path.read_bytes()
+    if len(key) != 32 or path.stat().st_mode & 0o077:
+        raise PlanError(
+            f"{path} must be 32 bytes that nobody else can read (mode 600). Delete it; resume "
+            "files that were written with it are then lost."
+        )
+    return key
+
+
+def _token_path(run: str) -> Path:
+    return _state_directory() / "runs" / hashlib.sha256(run.encode()).hexdigest()
+
+
+def _claim(run: str, *, create: bool) -> int | None:
+    """The run's token, held by this process alone; None if another holds it or there is none."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+    try:
+        descriptor = os.open(_token_path(run), flags, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _words(token: int) -> list[str]:
+    return os.pread(token, 4096, 0).decode().split()
+
+
+def _write_words(token: int, words: list[str]) -> None:
+    text = " ".join(words).ljust(80).encode()
+    os.pwrite(token, text, 0)
+    os.fsync(token)
 
 
 def _flush_directory(directory: Path) -> None:
@@ -96,3 +273,22 @@ def _flush_directory(directory: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def resume_file(
+    checkpoint: str | Path | Checkpoint | None, plan: Plan, fingerprint: str
+) -> Iterator[ResumeFile | None]:
+    """The resume file of a run, if one is wanted; let go of however the run ends."""
+    if checkpoint is None:
+        yield None
+        return
+    given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(Path(checkpoint))
+    kept = ResumeFile(given, plan, fingerprint)
+    try:
+        yield kept
+    finally:
+        kept.close()
+
+
+__all__ = ["Checkpoint", "ResumeFile", "resume_file"]

@@ -16,7 +16,8 @@ def count_records(count: PrivateCount, records: int, random_state: noise.Seed = 
     A given ``random_state`` makes it reproducible, hence not for release.
     """
     # The first pair of streams is the training's: a draw shared with it would be no secret.
-    _, (generator, _) = noise.open_streams(random_state, 2)
+    _, (source, _) = noise.open_streams(random_state, 2)
+    generator = source.stream
     m = count.half_width
     while abs(z := two_sided_geometric(Fraction(count.epsilon), generator)) > m:
         pass

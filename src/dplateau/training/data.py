@@ -16,13 +16,13 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from dplateau.accounting.rounding import most_in_batch, rounding_share
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.checks import refuse_clipped_softmax
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.sources import dense_from_table, mapped_bytes, release_pages, spool_parquet
-from dplateau.training.sums import rounding_share
 
 _SCAN_BYTES = 1 << 24
 
@@ -97,11 +97,6 @@ def weight_shape(loss: Loss, features: int) -> tuple[int, ...]:
     """Shape of the weights: features (+ 1 with an intercept), times outputs if several."""
     entries = features + (loss.intercept > 0)
     return (entries, loss.outputs) if loss.outputs > 1 else (entries,)
-
-
-def most_in_batch(plan: Plan) -> int:
-    """The most records that one step of the plan sums."""
-    return int(min(plan.batches.sizes(plan.records)[1], plan.batch_cap))
 
 
 def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Records:

@@ -6,8 +6,6 @@ value in the data.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dplateau.plan.plan import Plan
 from dplateau.training.data import Records
 from dplateau.training.loop import Engine
@@ -36,7 +34,7 @@ def choose(plan: Plan, records: Records, models: int = 1) -> Engine:
     return PlainEngine(plan, records)
 
 
-def _native(plan: Plan, records: Records) -> Any:
+def _native(plan: Plan, records: Records) -> Engine | None:
     """The compiled engine, or None: for a loss that it does not know, or without a compiler."""
     try:
         from dplateau.training.native.engine import NativeEngine

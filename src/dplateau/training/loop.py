@@ -7,7 +7,7 @@ machine code, for the plans whose every part they know; a test holds the two aga
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
+from dplateau.training.normals import Normals
 
 Array = NDArray[np.float64]
 Rows = slice | NDArray[np.int64]
@@ -73,7 +74,7 @@ def carry(
     batches: Iterator[Rows],
     etas: Array,
     sigmas: Array,
-    on_noise: np.random.Generator,
+    on_noise: Normals,
     weights: Array,
 ) -> Array:
     """Run the scheduled steps on these batches, summed by ``add_up(weights, rows)``."""
@@ -84,14 +85,15 @@ def carry(
 
 
 def move(
-    plan: Plan, eta: float, sigma: float, total: Array, on_noise: Any, weights: Array
+    plan: Plan, eta: float, sigma: float, total: Array, on_noise: Normals, weights: Array
 ) -> Array:
     """One step: gradient, regulariser and noise, then L1's map, then the projection."""
     change = total / plan.batch_size
     if plan.regularization:
         change += plan.regularization * weights
     if sigma > 0:
-        change += sigma * noise.standard_normal(on_noise, weights.shape)
+        drawn = on_noise.take(weights.size)
+        change += sigma * drawn.reshape(weights.shape[::-1]).T  # output by output
     moved = weights - eta * change
     if plan.l1:
         moved = np.sign(moved) * np.maximum(np.abs(moved) - eta * plan.l1, 0.0)

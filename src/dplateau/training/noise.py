@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from randomgen import AESCounter
 
+from dplateau.accounting.rounding import RELEASE_SHARE
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
+from dplateau.training.exact import add_and_round
+from dplateau.training.normals import Normals
 
 Seed = int | np.random.SeedSequence | np.random.Generator | np.random.RandomState | None
-Streams = tuple[np.random.Generator, np.random.Generator]
+Streams = tuple[Normals, np.random.Generator]
 
 SYSTEM_SOURCE = "AES-128 counter mode, keyed by the operating system"
 SEEDED_SOURCE = "AES-128 counter mode, keyed by random_state: reproducible, not for release"
@@ -27,13 +30,13 @@ _FINER_THAN_NOISE = 1024
 
 
 def open_streams(random_state: Seed, count: int) -> list[Streams]:
-    """``count`` pairs of independent generators: one for the noise, one for the batches.
+    """``count`` pairs of independent streams: normal numbers, and a generator for the batches.
 
     Examples
     --------
     >>> (noise, choice), = open_streams(7, 1)
     >>> (again, _), = open_streams(7, 1)
-    >>> noise.standard_normal() == again.standard_normal() != choice.standard_normal()
+    >>> bool(noise.take(1) == again.take(1))
     True
     """
     if random_state is None:
@@ -42,12 +45,8 @@ def open_streams(random_state: Seed, count: int) -> list[Streams]:
     else:
         children = _seed_sequence(random_state).spawn(2 * count)
         generators = [np.random.Generator(AESCounter(child)) for child in children]
-    return list(zip(generators[::2], generators[1::2], strict=True))
-
-
-def standard_normal(stream: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """One step's standard normal draws for weights of that shape, output by output."""
-    return stream.standard_normal(shape[::-1]).T
+    normals = [Normals(generator) for generator in generators[::2]]
+    return list(zip(normals, generators[1::2], strict=True))
 
 
 def _seed_sequence(random_state: Seed) -> np.random.SeedSequence:
@@ -65,8 +64,14 @@ def _seed_sequence(random_state: Seed) -> np.random.SeedSequence:
     )
 
 
+def last_spread(plan: Plan, iterations: int) -> float:
+    """The standard deviation of the noise that the last step puts into every weight."""
+    last = iterations - 1, iterations
+    return float(plan.step_size.values(*last)[0] * plan.sigma_schedule.values(*last)[0])
+
+
 def release_grid(plan: Plan, iterations: int) -> float:
-    """The power of two that released weights are rounded to; 0 (no rounding) without noise.
+    """The power of two that released weights are multiples of; 0 (no rounding) without noise.
 
     At most 1/1024 of the noise that the last step puts into every weight, so it costs no accuracy,
     and far above the spacing of floats, so the low bits of a weight tell nothing of how the noise
@@ -80,15 +85,23 @@ def release_grid(plan: Plan, iterations: int) -> float:
     >>> release_grid(plan, 5) == 2.0**-11
     True
     """
-    last = slice(iterations - 1, iterations)
-    eta = plan.step_size.values(last.start, last.stop)[0]
-    sigma = plan.sigma_schedule.values(last.start, last.stop)[0]
-    spread = float(eta * sigma) / _FINER_THAN_NOISE
+    spread = last_spread(plan, iterations) / _FINER_THAN_NOISE
     return 2.0 ** math.floor(math.log2(spread)) if spread > 0 else 0.0
 
 
-def round_to_grid(weights: NDArray[np.float64], grid: float) -> NDArray[np.float64]:
-    """A copy of the weights, each at the nearest multiple of ``grid``."""
+def released(
+    plan: Plan, iterations: int, models: NDArray[np.float64], source: Normals
+) -> NDArray[np.float64]:
+    """What leaves a run: each of the stacked models with a last, small noise, on the grid.
+
+    The noise is 1/16 of the last step's and is drawn without error, so that the law of what leaves
+    depends smoothly on the weights: what rounding did to them is hidden by it (theory, section
+    20.4). The weights are projected once more before they are put on the grid.
+    """
+    grid = release_grid(plan, iterations)
     if grid == 0:
-        return weights.copy()
-    return np.asarray(np.rint(weights / grid) * grid) + 0.0
+        return models.copy()
+    spread = last_spread(plan, iterations) * RELEASE_SHARE
+    blurred = add_and_round(models, spread, grid, source.stream)
+    within = np.stack([plan.domain.project(model) for model in blurred])
+    return np.asarray(np.rint(within / grid) * grid) + 0.0

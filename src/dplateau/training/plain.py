@@ -12,12 +12,13 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from dplateau.accounting.rounding import BLOCK
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.data import Records
 from dplateau.training.loop import Draws, Rows, carry
 from dplateau.training.sources import release_pages
-from dplateau.training.sums import BLOCK, compensated
+from dplateau.training.sums import compensated
 
 Array = NDArray[np.float64]
 

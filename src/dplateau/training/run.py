@@ -27,7 +27,7 @@ from dplateau.errors import PlanError
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
-from dplateau.training.checkpoint import Checkpoint
+from dplateau.training.checkpoint import Checkpoint, ResumeFile, resume_file
 from dplateau.training.processors import processors
 from dplateau.training.progress import Progress, preparing
 from dplateau.training.session import Session
@@ -165,36 +165,34 @@ def release(
     _check_options(seeded, checkpoint, allow_intermediate, callback, certificate, delta)
     executed = plan.replace(hidden_state=False) if allow_intermediate else plan
     check_ends(executed, Clock(time_budget, stop_at))
-    keeper = _as_checkpoint(checkpoint)
     with preparing(progress):
         session = Session(executed, loss, X, y)
+    with resume_file(checkpoint, executed, session.fingerprint) as keeper:
         _resume(session, keeper)
         (streams,) = noise.open_streams(random_state, 1)
-    clock = Clock(time_budget, stop_at)
-    with (
-        clock.listening(),
-        Progress(progress, executed.iterations, session.step) as display,
-    ):
-        _carry(session, streams, clock, keeper, callback, display)
-    if clock.interrupted:
-        warn_of_early_end(executed, session.step)
-    ended = executed.replace(iterations=session.step)
-    grid = noise.release_grid(executed, session.step)
-    outcome = Release(
-        weights=noise.round_to_grid(session.weights, grid),
-        plan=ended,
-        loss=loss,
-        iterations_run=session.step,
-        noise_source=noise.SEEDED_SOURCE if seeded else noise.SYSTEM_SOURCE,
-        seeded=seeded,
-        grid=grid,
-    )
-    if certificate is not None and delta is not None:
-        from dplateau.certificate.record import Certificate
+        clock = Clock(time_budget, stop_at)
+        with (
+            clock.listening(),
+            Progress(progress, executed.iterations, session.step) as display,
+        ):
+            _carry(session, streams, clock, keeper, callback, display)
+        if clock.interrupted:
+            warn_of_early_end(executed, session.step)
+        outcome = Release(
+            weights=noise.released(executed, session.step, session.weights[None], streams[0])[0],
+            plan=executed.replace(iterations=session.step),
+            loss=loss,
+            iterations_run=session.step,
+            noise_source=noise.SEEDED_SOURCE if seeded else noise.SYSTEM_SOURCE,
+            seeded=seeded,
+            grid=noise.release_grid(executed, session.step),
+        )
+        if certificate is not None and delta is not None:
+            from dplateau.certificate.record import Certificate
 
-        Certificate.of(outcome, delta).write(certificate)
-    if keeper is not None:
-        keeper.remove()
+            Certificate.of(outcome, delta).write(certificate)
+        if keeper is not None:
+            keeper.finish()
     return outcome
 
 
@@ -237,14 +235,19 @@ def run_many(
             list(pool.map(train, groups, streams))
         finally:
             ended.set()
-    return noise.round_to_grid(models, noise.release_grid(plan, steps))
+    return np.concatenate(
+        [
+            noise.released(plan, steps, group, source)
+            for group, (source, _) in zip(groups, streams, strict=True)
+        ]
+    )
 
 
 def _carry(
     session: Session,
     streams: noise.Streams,
     clock: Clock,
-    keeper: Checkpoint | None,
+    keeper: ResumeFile | None,
     callback: Callable[[int, Array], object] | None,
     display: Progress,
 ) -> None:
@@ -252,33 +255,29 @@ def _carry(
     plan = session.plan
     pace = Pace(most=1 if callback else session.engine.most_steps)
     least = earliest_end(plan)
+    epoch = plan.batches.hits(plan.records).epoch
     saved = time.monotonic()
     while session.step < plan.iterations and (clock.left > 0 or session.step < least):
         began = time.monotonic()
         steps = int(min(pace.steps(clock.left), plan.iterations - session.step))
+        if keeper is not None and epoch is not None:  # where alone a run can be resumed
+            steps = min(steps, epoch - session.step % epoch)
         session.advance(steps, streams)
         now = time.monotonic()
         pace.record(steps, now - began)
         display.show(session.step)
         if callback is not None:
-            grid = noise.release_grid(plan, session.step)
-            callback(session.step, noise.round_to_grid(session.weights, grid))
-        if keeper is not None and now - saved >= keeper.every:
-            keeper.save(session.fingerprint, session.step, session.weights)
+            callback(session.step, noise.released(plan, session.step, session.weights, streams[0]))
+        due = keeper is not None and now - saved >= keeper.every
+        if keeper is not None and due and plan.batches.resumable(session.step, plan.records):
+            keeper.save(session.step, session.weights)
             saved = now
 
 
-def _resume(session: Session, keeper: Checkpoint | None) -> None:
-    if keeper is not None:
-        step, weights = keeper.load(session.fingerprint, session.weights.shape)
-        if step:
-            session.step, session.weights = step, weights
-
-
-def _as_checkpoint(checkpoint: str | Path | Checkpoint | None) -> Checkpoint | None:
-    if checkpoint is None or isinstance(checkpoint, Checkpoint):
-        return checkpoint
-    return Checkpoint(Path(checkpoint))
+def _resume(session: Session, keeper: ResumeFile | None) -> None:
+    found = None if keeper is None else keeper.resume(session.weights.shape)
+    if found is not None:
+        session.step, session.weights = found
 
 
 def _check_options(

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau.accounting.rounding import BLOCK
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.data import Records
@@ -18,10 +20,10 @@ from dplateau.training.loop import Draws, Rows, carry
 from dplateau.training.native import kernels, sampling
 from dplateau.training.native.crew import Crew, dismiss
 from dplateau.training.native.motion import loss_code, motion_of
-from dplateau.training.native.rows import TILE
+from dplateau.training.native.vectors import TILE
 from dplateau.training.processors import pool, processors
 from dplateau.training.sources import mapped_bytes, release_pages
-from dplateau.training.sums import BLOCK, compensated
+from dplateau.training.sums import compensated
 
 Array = NDArray[np.float64]
 
@@ -110,7 +112,7 @@ class NativeEngine:
                 self._advance_in_halves(step, etas, sigmas, streams, model)
             else:
                 kernels.advance(
-                    self.problem, self.motion, step, etas, sigmas, streams, self.marked,
+                    self.problem, self.motion, step, etas, sigmas, _parts_of(streams), self.marked,
                     self.outputs, model,
                 )  # fmt: skip
             (weights,) = self._unpacked(model[None], weights.shape)
@@ -127,8 +129,7 @@ class NativeEngine:
         index = np.empty(0, np.int64) if isinstance(rows, slice) else np.ascontiguousarray(rows)
         start, stop = (rows.start, rows.stop) if isinstance(rows, slice) else (0, rows.size)
         total = compensated(self._parts(model, index, start, stop), model.shape)
-        (found,) = self._unpacked(total[None], weights.shape)
-        return found
+        return self._unpacked(total[None], weights.shape).reshape(weights.shape)
 
     def _parts(
         self, model: Array, index: NDArray[np.int64], start: int, stop: int
@@ -163,7 +164,8 @@ class NativeEngine:
         self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, model: Array
     ) -> None:
         """The same steps in one compiled loop, by one thread or by two that share it."""
-        room = self.motion.size if self.marked.size else 0
+        assert self.motion is not None
+        room, sources = self.motion.size if self.marked.size else 0, _parts_of(streams)
         shared = (
             np.zeros(1, np.int64),
             np.empty((2, room), np.int64),
@@ -175,7 +177,7 @@ class NativeEngine:
         def take(member: int) -> None:
             try:
                 kernels.advance_in_halves(
-                    self.problem, self.motion, step, etas, sigmas, streams, self.marked, model,
+                    self.problem, self.motion, step, etas, sigmas, sources, self.marked, model,
                     shared, member,
                 )  # fmt: skip
             except BaseException:
@@ -215,7 +217,7 @@ class NativeEngine:
         packed = self._packed(models)
         count, outputs, entries = packed.shape
         marked = np.zeros_like(self.marked)
-        together, take = count, kernels.advance
+        together, take, sources = count, kernels.advance, _parts_of(streams)
         if self._scattered:
             # Side by side a batch is one block.
             side = _SIDE_BY_SIDE // (self.motion.size + TILE)
@@ -223,7 +225,7 @@ class NativeEngine:
             take = kernels.advance if together == 1 else kernels.advance_apart
         for first in range(0, count, together):
             group = packed[first : first + together].reshape(-1, entries)
-            take(self.problem, self.motion, step, etas, sigmas, streams, marked, outputs, group)
+            take(self.problem, self.motion, step, etas, sigmas, sources, marked, outputs, group)
         return self._unpacked(packed, models.shape[1:])
 
     def _alone(
@@ -239,6 +241,12 @@ class NativeEngine:
 
     def _unpacked(self, packed: Array, shape: tuple[int, ...]) -> Array:
         return np.ascontiguousarray(packed.swapaxes(1, 2)).reshape(-1, *shape)
+
+
+def _parts_of(streams: noise.Streams) -> tuple[Any, np.random.Generator]:
+    """The streams as the kernels read them."""
+    on_noise, on_choice = streams
+    return on_noise.parts, on_choice
 
 
 def problem_of(records: Records) -> kernels.Problem:

@@ -13,11 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dplateau.training.native.compilation import compiled, inlined, strictly_compiled
+from dplateau.accounting.rounding import BLOCK
+from dplateau.training.native.compilation import (
+    compiled,
+    flush_subnormals,
+    inlined,
+    restore_mode,
+    strictly_compiled,
+)
 from dplateau.training.native.crew import meet
+from dplateau.training.native.normals import take
 from dplateau.training.native.projections import project
 from dplateau.training.native.rows import (
-    TILE,
     accumulate,
     accumulate_one,
     pad,
@@ -27,7 +34,7 @@ from dplateau.training.native.rows import (
 )
 from dplateau.training.native.sampling import CONTIGUOUS, draw_batch
 from dplateau.training.native.slopes import SOFTMAX, clip_slopes, scalar_slopes, softmax_slopes
-from dplateau.training.sums import BLOCK
+from dplateau.training.native.vectors import TILE
 
 _NOISE_IN_ROWS = 24  # drawing a softmax model's noise takes as long as so many rows' gradients
 
@@ -154,11 +161,13 @@ def add_gradients(
 ) -> None:
     """Sum a batch's gradients, of all models in ``packed``, into ``out``, zero before.
 
-    In blocks of `sums.BLOCK` records, which are added up with compensation; see `draw_batch` for
+    In blocks of `BLOCK` records, which are added up with compensation; see `draw_batch` for
     what a batch is.
     """
+    mode: int = flush_subnormals()  # type: ignore[call-arg]
     if stop - start <= BLOCK:
         _add_range(problem, packed, outputs, rows, start, stop, bench, out)
+        restore_mode(mode)
         return
     part, lost = np.empty_like(out), np.zeros_like(out)
     for lower in range(start, stop, BLOCK):
@@ -167,6 +176,7 @@ def add_gradients(
         _add_range(problem, packed, outputs, rows, lower, upper, bench, part)
         _add_block(part, out, lost)
     out += lost
+    restore_mode(mode)
 
 
 @compiled
@@ -209,6 +219,7 @@ def add_gradients_apart(
 
     All of them are worked on as one block, so the models share what a block costs.
     """
+    mode: int = flush_subnormals()  # type: ignore[call-arg]
     kept, factors, targets, slopes = bench.kept, bench.factors, bench.targets, bench.slopes
     scale, all_targets, rows, d = problem.scale, problem.targets, problem.rows, problem.features
     ends = np.empty(sizes.size + 1, np.int64)
@@ -239,6 +250,7 @@ def add_gradients_apart(
             if problem.intercept > 0.0:
                 out[m * outputs + k, d] += problem.intercept * total
             accumulate_one(rows, kept, ends[m], ends[m + 1], slopes, k, out, m * outputs + k)
+    restore_mode(mode)
 
 
 @compiled
@@ -253,11 +265,10 @@ def batch_gradient(problem: Any, packed: Any, rows: Any, start: int, stop: int, 
 
 
 @compiled
-def draw_noise(sigma: float, stream: Any, noise: Any) -> None:
+def draw_noise(sigma: float, source: Any, noise: Any) -> None:
     """Fill ``noise`` with the normal draws of one step; nothing is drawn without noise."""
     if sigma > 0.0:
-        for j in range(noise.size):
-            noise[j] = stream.standard_normal()
+        take(source, noise)
 
 
 @compiled

@@ -60,7 +60,7 @@ def _dense_scores_of_one(
     rows: Any, index: Any, start: int, stop: int, weights: Any, k: int, out: Any, row: int
 ) -> None:
     for r in range(start, stop, TILE):
-        score_tile(rows, index, r, weights, k, 1, out, row)
+        score_tile(rows, index, r, weights, k, 1, out, row)  # type: ignore[call-arg]
 
 
 @compiled
@@ -75,7 +75,9 @@ def _dense_accumulate_one(
     k: int,
     ahead: Any,
 ) -> None:
-    accumulate_block(rows, index, start, stop, slopes, row, 1, out, k, ahead)
+    accumulate_block(  # type: ignore[call-arg]
+        rows, index, start, stop, slopes, row, 1, out, k, ahead
+    )
 
 
 def _lie_in_rows(rows: Any) -> bool:
@@ -148,7 +150,7 @@ def _dense_scores(rows: Any, index: Any, count: int, weights: Any, out: Any) -> 
     k = 0
     while k + 5 <= weights.shape[0]:
         for r in range(0, count, TILE):
-            score_tile(rows, index, r, weights, k, 5, out, k)
+            score_tile(rows, index, r, weights, k, 5, out, k)  # type: ignore[call-arg]
         k += 5
     while k < weights.shape[0]:
         _dense_scores_of_one(rows, index, 0, count, weights, k, out, k)
@@ -159,10 +161,14 @@ def _dense_scores(rows: Any, index: Any, count: int, weights: Any, out: Any) -> 
 def _dense_accumulate(rows: Any, index: Any, count: int, slopes: Any, out: Any, ahead: Any) -> None:
     k = 0
     while k + 10 <= slopes.shape[0]:
-        accumulate_block(rows, index, 0, count, slopes, k, 10, out, k, ahead)
+        accumulate_block(  # type: ignore[call-arg]
+            rows, index, 0, count, slopes, k, 10, out, k, ahead
+        )
         k += 10
     while k + 5 <= slopes.shape[0]:
-        accumulate_block(rows, index, 0, count, slopes, k, 5, out, k, ahead)
+        accumulate_block(  # type: ignore[call-arg]
+            rows, index, 0, count, slopes, k, 5, out, k, ahead
+        )
         k += 5
     while k < slopes.shape[0]:
         _dense_accumulate_one(rows, index, 0, count, slopes, k, out, k, ahead)

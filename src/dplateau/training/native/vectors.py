@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import llvmlite.binding
+import llvmlite.binding  # type: ignore[import-untyped]
 import llvmlite.ir as ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import cgutils, config
+from numba.core import cgutils
 from numba.extending import intrinsic
+
+from dplateau.training.native.compilation import config
 
 TILE = 4  # rows whose products with the weights are summed together
 
@@ -148,9 +150,7 @@ def _strips(builder: Any, columns: Any, width: int) -> Iterator[tuple[list[Any],
 
 @contextmanager
 def _loop(builder: Any, start: Any, stop: Any, step: Any) -> Iterator[Any]:
-    with cgutils.for_range_slice(  # type: ignore[no-untyped-call]
-        builder, start, stop, step, _BIT64
-    ) as (j, _):
+    with cgutils.for_range_slice(builder, start, stop, step, _BIT64) as (j, _):
         yield j
 
 
