@@ -23,7 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import dplateau as dp
-from dplateau.training.noise import open_streams
+from dplateau.training.noise import training_streams
 from dplateau.training.session import Session
 
 GRID = [
@@ -90,7 +90,7 @@ def _step_timing(features: int, batch: int, dtype: str, outputs: int, rounds: in
     loss = dp.Logistic() if outputs == 1 else dp.Softmax(classes=outputs)
     plan = logistic_plan(records, dp.Poisson(batch), 10**9).replace(loss=loss)
     session = Session(plan, loss, X, y if outputs == 1 else np.arange(records) % outputs)
-    streams = open_streams(0, 1)[0]
+    streams = training_streams(0, 1)[0]
     rng = np.random.default_rng(1)
     shape = (features,) if outputs == 1 else (features, outputs)
     weights = np.zeros(shape, dtype)

@@ -7,7 +7,7 @@ from protocol import Memory, serve, timed
 from synthetic import rate, unit_rows, until_loss
 
 import dplateau as dp
-from dplateau.training.noise import open_streams
+from dplateau.training.noise import training_streams
 from dplateau.training.session import Session
 
 RECORDS = 1_000_000
@@ -74,7 +74,7 @@ def speed(records: int, features: int, outputs: int, batch: int, seconds: float,
     begin = time.process_time()
     session = Session(plan.replace(iterations=10**12), loss, X, y)
     set_up = time.process_time() - begin
-    (streams,) = open_streams(None, 1)
+    (streams,) = training_streams(None, 1)
     found = rate(lambda steps: session.advance(steps, streams), seconds)
     return {**found, "set_up_seconds": set_up, "added_memory_mib": memory.added_mib()}
 

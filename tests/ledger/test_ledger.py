@@ -12,7 +12,7 @@ import dplateau as dp
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.ledger import Ledger
-from dplateau.training.checkpoint import Checkpoint
+from dplateau.training.checkpoint import Checkpoint, ResumeFile
 from oracles.runs import Run
 
 PLAN = dp.Plan(
@@ -101,17 +101,26 @@ def test_a_run_dearer_than_bought_is_not_released(ledger):
     assert statuses(ledger) == ["released", "running"]
 
 
-def test_a_dead_run_stays_spent_unless_its_checkpoint_proves_it_never_ended(ledger, tmp_path):
+def left_by_a_dead_run(path, plan):
+    file = ResumeFile(Checkpoint(path), plan, f"{plan.fingerprint()} Logistic()")
+    file.resume((2,))
+    file.save(3, np.zeros(2))
+    file.close()
+    return file
+
+
+def test_a_dead_run_stays_spent_unless_its_checkpoint_proves_it_never_ended(
+    ledger, tmp_path, monkeypatch
+):
     reservation = ledger.reserve("patients", epsilon=1.0, delta=1e-6)
     reservation.confirm(PLAN)
     with pytest.raises(dp.DataError, match="stays spent"):
         ledger.refund("patients", 1)
-    other = Checkpoint(tmp_path / "other")
-    other.save(f"{PLAN.replace(iterations=7).fingerprint()} Logistic()", 3, np.zeros(2))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    other = left_by_a_dead_run(tmp_path / "other", PLAN.replace(iterations=7))
     with pytest.raises(dp.DataError, match="another run"):
         ledger.refund("patients", 1, checkpoint=other.path)
-    kept = Checkpoint(tmp_path / "run")
-    kept.save(f"{PLAN.fingerprint()} Logistic()", 3, np.zeros(2))
+    kept = left_by_a_dead_run(tmp_path / "run", PLAN)
     ledger.refund("patients", 1, checkpoint=kept.path)
     assert not kept.path.exists()
     assert ledger.remaining("patients") == (3.0, 1e-5)

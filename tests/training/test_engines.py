@@ -13,7 +13,7 @@ import dplateau as dp
 from dplateau.accounting.rounding import rounding_error, rounding_share
 from dplateau.training import engine
 from dplateau.training.native.engine import NativeEngine
-from dplateau.training.noise import open_streams
+from dplateau.training.noise import training_streams
 from dplateau.training.plain import PlainEngine
 from dplateau.training.session import Session
 from dplateau.training.sums import compensated
@@ -54,7 +54,7 @@ def carried(kind, plan, X, y, seed=3):
     """The weights after the plan's steps by one engine, in two calls."""
     session = Session(plan, plan.loss, X, y)
     session.engine = kind(plan, session.records)
-    (streams,) = open_streams(seed, 1)
+    (streams,) = training_streams(seed, 1)
     session.advance(plan.iterations // 2, streams)
     session.advance(plan.iterations - session.step, streams)
     return session.weights
@@ -77,7 +77,7 @@ def test_numpy_and_compiled_samplers_draw_the_same_batches(batches):
 
     plan = plan_for(batches=batches)
     motion, marked = motion_of(plan, N), np.zeros(N, np.uint8)
-    (_, one), (_, other) = open_streams(5, 1)[0], open_streams(5, 1)[0]
+    (_, one), (_, other) = training_streams(5, 1)[0], training_streams(5, 1)[0]
     for step in range(300):
         chosen = np.empty(motion.size, np.int64)
         _, _, size = sampling.draw_batch(motion, N, step, one, marked, chosen)

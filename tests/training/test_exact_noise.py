@@ -12,7 +12,7 @@ from dplateau.accounting import rounding
 from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.training import exact, noise, normals
 from dplateau.training.exact import add_and_round
-from dplateau.training.noise import open_streams
+from dplateau.training.noise import training_streams
 from dplateau.training.normals import CELL, PAIRS, RARE, Normals
 
 
@@ -62,7 +62,7 @@ def test_no_number_is_farther_from_the_ideal_than_is_claimed():
 
 
 def test_normals_are_normal_whatever_the_portions_they_are_taken_in():
-    (one, _), (other, _) = open_streams(3, 1)[0], open_streams(3, 1)[0]
+    (one, _), (other, _) = training_streams(3, 1)[0], training_streams(3, 1)[0]
     whole = one.take(40_000)
     parts = np.concatenate([other.take(size) for size in (1, 7, 2048, 5000, 32_944)])
     np.testing.assert_array_equal(whole, parts)
@@ -74,7 +74,7 @@ def test_normals_are_normal_whatever_the_portions_they_are_taken_in():
 def test_the_compiled_normals_are_the_same_numbers():
     from dplateau.training.native.normals import take
 
-    (one, _), (other, _) = open_streams(8, 1)[0], open_streams(8, 1)[0]
+    (one, _), (other, _) = training_streams(8, 1)[0], training_streams(8, 1)[0]
     found = np.empty(3000)
     take(other.parts, found)
     np.testing.assert_allclose(one.take(3000), found, rtol=0, atol=1e-14)
@@ -143,7 +143,7 @@ def test_the_release_is_on_the_grid_in_the_domain_and_hardly_moved():
         records=10, batches=dp.FullBatch(), iterations=5, step_size=0.5, noise_multiplier=10.0,
         lipschitz=1.0, smoothness=1.0, domain=dp.L2Ball(1.0),
     )  # fmt: skip
-    (source, _), grid = open_streams(1, 1)[0], noise.release_grid(plan, 5)
+    (source, _), grid = training_streams(1, 1)[0], noise.release_grid(plan, 5)
     models = np.tile([0.6, 0.8], (4000, 1))
     found = noise.released(plan, 5, models, source)
     np.testing.assert_array_equal(np.rint(found / grid) * grid, found)
@@ -226,7 +226,7 @@ def test_a_step_in_floats_ends_where_the_charge_says(either_engine):
     session = Session(plan, plan.loss, X, y)
     start = rng.normal(size=3) * 4
     session.weights = start.copy()
-    session.advance(1, open_streams(0, 1)[0])
+    session.advance(1, training_streams(0, 1)[0])
     w = [mpmath.mpf(x) for x in start]
     total = [mpmath.mpf(0)] * 3
     for row, label, scale in zip(X, y, session.records.scale, strict=True):

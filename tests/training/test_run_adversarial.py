@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import dplateau as dp
 from dplateau.training.native import projections
-from dplateau.training.noise import open_streams
+from dplateau.training.noise import training_streams
 from dplateau.training.session import Session
 
 LOSSES = [
@@ -105,7 +105,7 @@ def test_no_pair_of_records_moves_a_step_by_more_than_the_sensitivity(either_eng
             for matrix, targets in ((X, y), neighbour):
                 session = Session(plan, loss, matrix, targets)
                 session.weights = weights.copy()
-                session.advance(1, open_streams(0, 1)[0])
+                session.advance(1, training_streams(0, 1)[0])
                 moved.append(session.weights)
             shift = plan.steps(0, 1).shift[0]
             worst[relation] = max(worst[relation], length(moved[0] - moved[1]) / shift)
@@ -121,7 +121,7 @@ def expansion(loss, X, y, pair, **fields):
     after = []
     for point in pair:
         session.step, session.weights = 0, point.copy()
-        session.advance(1, open_streams(0, 1)[0])
+        session.advance(1, training_streams(0, 1)[0])
         after.append(session.weights)
     return length(after[0] - after[1]) / length(pair[0] - pair[1]), plan
 

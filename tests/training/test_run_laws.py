@@ -13,7 +13,7 @@ from scipy import stats
 import dplateau as dp
 from dplateau.training.native import sampling
 from dplateau.training.native.motion import motion_of
-from dplateau.training.noise import open_streams
+from dplateau.training.noise import open_streams, training_streams
 from dplateau.training.run import run_many
 
 LEVEL = 1e-6
@@ -221,7 +221,7 @@ def test_uniform_integers_have_no_bias():
 
 def test_noise_is_normal_and_streams_are_independent():
     count = 50_000
-    pairs = open_streams(9, 2) + open_streams(None, 2)
+    pairs = training_streams(9, 2) + training_streams(None, 2)
     drawn = np.array([draw(count) for n, g in pairs for draw in (n.take, g.standard_normal)])
     for row in drawn:
         assert stats.kstest(row, "norm").pvalue > LEVEL / 100

@@ -6,7 +6,7 @@ import pytest
 import dplateau as dp
 from dplateau.training.native import kernels
 from dplateau.training.native.crew import Crew
-from dplateau.training.noise import open_streams
+from dplateau.training.noise import training_streams
 from dplateau.training.run import run
 from dplateau.training.session import Session
 
@@ -55,7 +55,7 @@ def test_a_member_that_fails_keeps_nobody_waiting(native, monkeypatch, failing):
     monkeypatch.setattr("dplateau.training.native.engine._TEAM_STEP", 0)
     session = Session(plan_for(LOSS), LOSS, X, y)
     session.engine._crew.as_team = lambda: True
-    advance, (streams,) = kernels.advance_in_halves, open_streams(1, 1)
+    advance, (streams,) = kernels.advance_in_halves, training_streams(1, 1)
 
     def fail(*arguments):
         if arguments[-1] == failing:

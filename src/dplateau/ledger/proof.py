@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from dplateau.errors import DataError
 from dplateau.ledger.budget import RESERVED, RUNNING, Entry
-from dplateau.training.checkpoint import MARK, Checkpoint
-
-_DIGEST_BYTES = hashlib.sha256().digest_size
+from dplateau.training.checkpoint import ResumeFile, interrupted
 
 
 def proof_of_no_release(
@@ -34,25 +31,20 @@ def proof_of_no_release(
             "spent unless the run's own checkpoint proves otherwise: pass --checkpoint FILE."
         )
     path = Path(checkpoint)
-    plan = interrupted_plan(path)
-    if entry.fingerprint is None or plan != entry.fingerprint:
+    file = interrupted(path)
+    if entry.fingerprint is None or _plan_of(file) != entry.fingerprint:
+        file.close()
         raise DataError(f"{path.name} belongs to another run than entry {entry.number}.")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return f"its checkpoint {digest[:16]}, left by a run that had not ended", Checkpoint(
-        path
-    ).remove
+    return f"its checkpoint {digest[:16]}, left by a run that had not ended", file.finish
 
 
 def interrupted_plan(path: Path) -> str:
-    """The fingerprint of the plan that a whole checkpoint was going on with."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        raise DataError(f"there is no readable checkpoint {str(path)!r}.") from None
-    body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-    if hashlib.sha256(body).digest() != digest:
-        raise DataError(f"{path.name} is not a whole checkpoint: it proves nothing.")
-    head = json.loads(body.partition(b"\n")[0])
-    if head.get("mark") != MARK:
-        raise DataError(f"{path.name} is not a dplateau checkpoint: it proves nothing.")
-    return str(head["plan"]).partition(" ")[0]
+    """The fingerprint of the plan that an authentic checkpoint was going on with."""
+    file = interrupted(path)
+    file.close()
+    return _plan_of(file)
+
+
+def _plan_of(file: ResumeFile) -> str:
+    return file.fingerprint.partition(" ")[0]

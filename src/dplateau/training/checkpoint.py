@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 MARK = "dplateau checkpoint, PRIVATE: an unreleased iterate, not a model; do not publish"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _HEAD_BYTES = 1 << 20  # more than any head has; a plan's loss may name many classes
+_LARGEST = 1 << 34  # no model is larger
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -63,13 +64,13 @@ class ResumeFile:
     ----------
     checkpoint : Checkpoint
         Where it is.
-    plan : Plan
+    plan : Plan, optional
         The plan that is run; a file of another one is refused.
     fingerprint : str
         What binds the file to the plan and the loss.
     """
 
-    def __init__(self, checkpoint: Checkpoint, plan: Plan, fingerprint: str) -> None:
+    def __init__(self, checkpoint: Checkpoint, plan: Plan | None, fingerprint: str) -> None:
         self.path, self.every = checkpoint.path, checkpoint.every
         self.plan, self.fingerprint = plan, fingerprint
         self._key = _user_key()
@@ -87,6 +88,12 @@ class ResumeFile:
             return None
         head, numbers = self._authentic(content)
         step, weights = self._checked(head, numbers, shape)
+        self._hold(head)
+        self.save(step, weights)
+        return step, weights
+
+    def _hold(self, head: dict[str, Any]) -> None:
+        """Keep the run to this process, if this file is the one to go on from."""
         self._run = head["run"]
         self._token = _claim(self._run, create=False)
         if self._token is None or head["once"] not in _words(self._token):
@@ -95,8 +102,6 @@ class ResumeFile:
                 f"{self.path} was resumed before, or its run is still going on: a resume file "
                 "serves once. Delete it to start the run afresh."
             )
-        self.save(step, weights)
-        return step, weights
 
     def save(self, step: int, weights: Array) -> None:
         """Replace the file in one act: a crash leaves the old one or the new one, whole."""
@@ -171,7 +176,7 @@ class ResumeFile:
     def _checked(
         self, head: dict[str, Any], numbers: bytes, shape: tuple[int, ...]
     ) -> tuple[int, Array]:
-        if head["plan"] != self.fingerprint:
+        if self.plan is None or head["plan"] != self.fingerprint:
             raise PlanError(
                 f"{self.path} belongs to another plan (or another loss). Resume with that one, or "
                 "delete the file to start this run afresh."
@@ -193,6 +198,27 @@ class ResumeFile:
                 f"{self.path} holds weights outside the plan's domain. Delete it to start afresh."
             )
         return step, weights
+
+
+def interrupted(path: Path) -> ResumeFile:
+    """The resume file of a run that has not ended; its ``fingerprint`` says of which plan.
+
+    An authentic file that is the one to go on from proves as much: at a run's end the token goes.
+    Until the file is closed nobody can resume it, and after ``finish()`` nobody ever can.
+
+    Raises
+    ------
+    DataError
+        When the file proves nothing.
+    """
+    file = ResumeFile(Checkpoint(path), None, "")
+    content = file._read(_LARGEST)
+    if content is None:
+        raise DataError(f"there is no checkpoint {str(path)!r}.")
+    head, _ = file._authentic(content)
+    file._hold(head)
+    file.fingerprint = str(head["plan"])
+    return file
 
 
 # -- the user's key, and which file of a run is the one to go on from ------------------------------
@@ -291,4 +317,4 @@ def resume_file(
         kept.close()
 
 
-__all__ = ["Checkpoint", "ResumeFile", "resume_file"]
+__all__ = ["Checkpoint", "ResumeFile", "interrupted", "resume_file"]

@@ -16,8 +16,7 @@ def count_records(count: PrivateCount, records: int, random_state: noise.Seed = 
     A given ``random_state`` makes it reproducible, hence not for release.
     """
     # The first pair of streams is the training's: a draw shared with it would be no secret.
-    _, (source, _) = noise.open_streams(random_state, 2)
-    generator = source.stream
+    _, (generator, _) = noise.open_streams(random_state, 2)
     m = count.half_width
     while abs(z := two_sided_geometric(Fraction(count.epsilon), generator)) > m:
         pass

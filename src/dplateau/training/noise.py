@@ -29,14 +29,16 @@ SEEDED_SOURCE = "AES-128 counter mode, keyed by random_state: reproducible, not 
 _FINER_THAN_NOISE = 1024
 
 
-def open_streams(random_state: Seed, count: int) -> list[Streams]:
-    """``count`` pairs of independent streams: normal numbers, and a generator for the batches.
+def open_streams(
+    random_state: Seed, count: int
+) -> list[tuple[np.random.Generator, np.random.Generator]]:
+    """``count`` pairs of independent generators: one for the noise, one for the batches.
 
     Examples
     --------
     >>> (noise, choice), = open_streams(7, 1)
     >>> (again, _), = open_streams(7, 1)
-    >>> bool(noise.take(1) == again.take(1))
+    >>> noise.random() == again.random() != choice.random()
     True
     """
     if random_state is None:
@@ -45,8 +47,12 @@ def open_streams(random_state: Seed, count: int) -> list[Streams]:
     else:
         children = _seed_sequence(random_state).spawn(2 * count)
         generators = [np.random.Generator(AESCounter(child)) for child in children]
-    normals = [Normals(generator) for generator in generators[::2]]
-    return list(zip(normals, generators[1::2], strict=True))
+    return list(zip(generators[::2], generators[1::2], strict=True))
+
+
+def training_streams(random_state: Seed, count: int) -> list[Streams]:
+    """The same for runs: normal numbers of proved precision, and a generator for the batches."""
+    return [(Normals(noise), choice) for noise, choice in open_streams(random_state, count)]
 
 
 def _seed_sequence(random_state: Seed) -> np.random.SeedSequence:
@@ -89,6 +95,13 @@ def release_grid(plan: Plan, iterations: int) -> float:
     return 2.0 ** math.floor(math.log2(spread)) if spread > 0 else 0.0
 
 
+def round_to_grid(weights: NDArray[np.float64], grid: float) -> NDArray[np.float64]:
+    """A copy of the weights, each at the nearest multiple of ``grid``."""
+    if grid == 0:
+        return weights.copy()
+    return np.asarray(np.rint(weights / grid) * grid) + 0.0
+
+
 def released(
     plan: Plan, iterations: int, models: NDArray[np.float64], source: Normals
 ) -> NDArray[np.float64]:
@@ -104,4 +117,4 @@ def released(
     spread = last_spread(plan, iterations) * RELEASE_SHARE
     blurred = add_and_round(models, spread, grid, source.stream)
     within = np.stack([plan.domain.project(model) for model in blurred])
-    return np.asarray(np.rint(within / grid) * grid) + 0.0
+    return round_to_grid(within, grid)

@@ -169,7 +169,7 @@ def release(
         session = Session(executed, loss, X, y)
     with resume_file(checkpoint, executed, session.fingerprint) as keeper:
         _resume(session, keeper)
-        (streams,) = noise.open_streams(random_state, 1)
+        (streams,) = noise.training_streams(random_state, 1)
         clock = Clock(time_budget, stop_at)
         with (
             clock.listening(),
@@ -213,7 +213,7 @@ def run_many(
     etas, sigmas = session.schedule(0, steps)
     models = np.repeat(session.weights[None], repeats, axis=0)
     groups = np.array_split(models, min(max(math.ceil(repeats / 32), 4), repeats))
-    streams = noise.open_streams(random_state, len(groups))
+    streams = noise.training_streams(random_state, len(groups))
     # Compiled code hears no Ctrl-C, so it is left about every second.
     work = plan.batch_size * session.weights.size * len(groups[0]) + 1000
     at_once = max(int(_PRODUCTS_BETWEEN_LOOKS / work), 1)

@@ -59,7 +59,7 @@ class NativeEngine:
         engine = cls(plan, records)
         weights, none = np.zeros(records.weight_shape), np.empty(0)
         try:
-            engine.advance(0, none, none, noise.open_streams(0, 1)[0], weights)
+            engine.advance(0, none, none, noise.training_streams(0, 1)[0], weights)
         except Exception:  # numba has many names for a compiler that does not serve
             return None
         return engine
