@@ -30,6 +30,7 @@ _OTHER_ROUNDINGS = 8  # of a term, of a half, of the compensated sum
 _BEFORE_NOISE = 6  # operations of a step, and those that follow its noise
 _AFTER_NOISE = 4
 _SLOPE = 32 * UNIT  # of a loss's slope, in units of its bound
+_MOST_WEIGHTS = 1 << 24  # of a model that is looked at; none so large is trained here
 _DEVIATIONS = 9.0  # standard deviations of the privacy loss that epsilon pays for; delta the rest
 
 
@@ -186,10 +187,9 @@ def _reach(plan: Plan, shape: tuple[int, ...], eta: float, push: float) -> float
     kept = abs(1 - eta * plan.regularization)
     if plan.regularization > 0 and kept < 1:
         found = min(found, eta * push / (1 - kept))
-    try:
-        diameter = plan.domain.diameter(math.prod(shape))
-    except PlanError:
-        diameter = math.inf
+    diameter = plan.domain.diameter(math.prod(shape))
+    if math.prod(shape) > _MOST_WEIGHTS:
+        return math.inf
     start = float(np.linalg.norm(plan.domain.project(np.zeros(shape))))
     return min(found, diameter) + start
 

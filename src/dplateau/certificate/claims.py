@@ -20,6 +20,7 @@ import dplateau
 from dplateau._json import amount, digest, number
 from dplateau.accounting.guarantee import RELEASE_EPSILON, Guarantee, account
 from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.rounding import rounding_charge
 from dplateau.certificate import wording
 from dplateau.errors import PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, RELATIONS
@@ -85,6 +86,7 @@ def record(
         and not wording.unfit(plan.records, delta),
         "guarantee": _guarantee(guarantee, counting, epsilon, delta, with_lower_bound),
         "relations": _relations(plan, epsilon, delta),
+        "rounding": _rounding(plan, model["shape"], epsilon, delta),
         "attack": attack,
         "run": {**run, "reproducibility": wording.reproducibility(seeded=seeded)},
         "covered": list(wording.covered(plan, count)),
@@ -99,6 +101,12 @@ def record(
     if remarks:
         found["remarks"] = list(remarks)
     return {**found, "digest": digest(found)}
+
+
+def _rounding(plan: Plan, shape: Sequence[int], epsilon: float, delta: float) -> dict[str, Any]:
+    """What floating point adds to the guarantee of the plan (theory, section 20)."""
+    charge = rounding_charge(plan, tuple(shape) or (1,))
+    return {**charge.to_dict(), "words": wording.rounding(*charge.charged(epsilon, delta))}
 
 
 @dataclass(frozen=True)

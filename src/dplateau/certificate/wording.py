@@ -225,6 +225,16 @@ def reproducibility(*, seeded: bool) -> str:
     return "not reproducible: the noise came from the operating system's entropy and was not kept"
 
 
+def rounding(epsilon: float, delta: float) -> str:
+    """What is proved of the program as it computes, in floating point."""
+    if epsilon == math.inf:
+        return "In floating point nothing is proved: there is no noise, or no bound on the weights."
+    return (
+        f"In floating point, with every rounding of sums, steps and noise counted, the program is "
+        f"({above(epsilon, 10)}, {above(delta, 10)})-differentially private."
+    )
+
+
 def covered(plan: Plan, count: PrivateCount | None = None) -> tuple[str, ...]:
     """What the guarantee is about."""
     if plan.hidden_state:

@@ -175,11 +175,11 @@ def release(
             clock.listening(),
             Progress(progress, executed.iterations, session.step) as display,
         ):
-            _carry(session, streams, clock, keeper, callback, display)
+            shown = _carry(session, streams, clock, keeper, callback, display)
         if clock.interrupted:
             warn_of_early_end(executed, session.step)
         outcome = Release(
-            weights=noise.released(executed, session.step, session.weights[None], streams[0])[0],
+            weights=_released(session, streams) if shown is None else shown,
             plan=executed.replace(iterations=session.step),
             loss=loss,
             iterations_run=session.step,
@@ -250,12 +250,16 @@ def _carry(
     keeper: ResumeFile | None,
     callback: Callable[[int, Array], object] | None,
     display: Progress,
-) -> None:
-    """Step until the plan, the clock or the user ends it; at least one step in all."""
+) -> Array | None:
+    """Step until the plan, the clock or the user ends it; at least one step in all.
+
+    Returns what a callback was shown last: that is then the release, and no other view of it.
+    """
     plan = session.plan
     pace = Pace(most=1 if callback else session.engine.most_steps)
     least = earliest_end(plan)
     epoch = plan.batches.hits(plan.records).epoch
+    shown = None
     saved = time.monotonic()
     while session.step < plan.iterations and (clock.left > 0 or session.step < least):
         began = time.monotonic()
@@ -267,11 +271,21 @@ def _carry(
         pace.record(steps, now - began)
         display.show(session.step)
         if callback is not None:
-            callback(session.step, noise.released(plan, session.step, session.weights, streams[0]))
+            shown = _released(session, streams)
+            callback(session.step, shown.copy())
         due = keeper is not None and now - saved >= keeper.every
         if keeper is not None and due and plan.batches.resumable(session.step, plan.records):
             keeper.save(session.step, session.weights)
             saved = now
+    return shown
+
+
+def _released(session: Session, streams: noise.Streams) -> Array:
+    """The iterate as it may be seen: see `noise.released`."""
+    stacked = session.weights[None]
+    return noise.released(session.plan, session.step, stacked, streams[0]).reshape(
+        stacked.shape[1:]
+    )
 
 
 def _resume(session: Session, keeper: ResumeFile | None) -> None:
