@@ -37,7 +37,8 @@ _DEVIATIONS = 9.0  # standard deviations of the privacy loss that epsilon pays f
 def rounding_error(count: int) -> float:
     """How far a computed sum of so many gradients is from the true one, over the bound of one.
 
-    Section 20.1: at most ``(min(count, BLOCK) + 8) 2**-53`` times the sum of their norms.
+    At most ``(min(count, BLOCK) + 8) 2**-53`` times the sum of their norms: section 20.1 of
+    docs/theory.md#section-20.
     """
     return (min(count, BLOCK) + _OTHER_ROUNDINGS) * UNIT * count
 
@@ -46,7 +47,8 @@ def rounding_share(count: int) -> float:
     """The share of the sensitivity that is kept for rounding, in batches of so many records.
 
     Both neighbours' sums are rounded, so it is twice the error of one. Rows are bounded by so much
-    less: whatever one record is, it moves the computed sum by at most the plan's sensitivity.
+    less: whatever one record is, it moves the computed sum by at most the plan's sensitivity. See
+    docs/theory.md#section-20.
 
     Examples
     --------
@@ -62,7 +64,7 @@ def rounding_share(count: int) -> float:
 
 
 def most_in_batch(plan: Plan) -> int:
-    """The most records that one step of the plan sums."""
+    """The most records that one step of the plan sums (docs/theory.md#section-20)."""
     return int(min(plan.batches.sizes(plan.records)[1], plan.batch_cap))
 
 
@@ -70,7 +72,8 @@ def most_in_batch(plan: Plan) -> int:
 class Charge:
     """What a run in floating point adds to the guarantee of the ideal process.
 
-    An ``(epsilon, delta)`` of the plan is ``charged(epsilon, delta)`` for the program as it ran.
+    An ``(epsilon, delta)`` of the plan is ``charged(epsilon, delta)`` for the program as it ran. See
+    docs/theory.md#section-20.
 
     Parameters
     ----------
@@ -110,7 +113,8 @@ def rounding_charge(plan: Plan, shape: tuple[int, ...]) -> Charge:
 
     Section 20.3: at every step the program's iterate is the ideal process's, moved by at most
     ``rho`` standard deviations of the step's noise. Over ``T`` steps that is a Gaussian mechanism
-    of ``mu = rho sqrt(T)`` between the program and the ideal process, for each neighbour.
+    of ``mu = rho sqrt(T)`` between the program and the ideal process, for each neighbour. See
+    docs/theory.md#section-20.
 
     Parameters
     ----------

@@ -19,7 +19,8 @@ Vector = NDArray[np.float64]
 def energy(x: Vector, y: Vector) -> float:
     """``sum rise^2/run`` of the greatest convex minorant of ``(0,0)`` and the points.
 
-    ``x`` does not decrease, ``y`` does not decrease; the last point is always on the minorant.
+    ``x`` does not decrease, ``y`` does not decrease; the last point is always on the minorant. See
+    docs/theory.md#section-4.
     """
     size = x.size
     stack_x = np.empty(size + 1)
