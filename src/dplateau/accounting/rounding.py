@@ -72,7 +72,7 @@ def most_in_batch(plan: Plan) -> int:
 class Charge:
     """What a run in floating point adds to the guarantee of the ideal process.
 
-    An ``(epsilon, delta)`` of the plan is ``charged(epsilon, delta)`` for the program as it ran. See
+    An ``(epsilon, delta)`` of the plan is ``charged(epsilon, delta)`` for the program as it ran:
     docs/theory.md#section-20.
 
     Parameters
