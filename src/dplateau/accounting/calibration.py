@@ -182,16 +182,19 @@ def _least(cost: Callable[[float], float], target: float, most: float) -> float 
             seen[log_factor] = math.log(max(value, 1e-300) / target) if value < 1e300 else 700.0
         return seen[log_factor]
 
-    high = 0.0
+    # Costs fall at least as fast as the argument grows, as a rule; strides grow where they do not.
+    high, stride = 0.0, 0.1
     while excess(high) > 0:
-        high += min(max(excess(high), 0.7), 12.0)
+        high += min(max(excess(high), stride), 12.0)
+        stride *= 3
         if high > math.log(most):
             return None
-    low = high
+    low, stride = high, 0.1
     while excess(low) <= 0:
         if low < -math.log(most):
             return math.exp(low)
-        low -= min(max(-excess(low), 0.7), 12.0)
+        low -= min(max(-excess(low), stride), 12.0)
+        stride *= 3
     low, high = (max(k for k in seen if seen[k] > 0), min(k for k in seen if seen[k] <= 0))
     brentq(excess, low, high, xtol=_CLOSE / 2, rtol=1e-12)
     return math.exp(_private_side(excess, seen))

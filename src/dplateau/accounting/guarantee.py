@@ -128,7 +128,8 @@ class Guarantee:
         """
         best, found = math.inf, dict[str, Chosen]()
         for bound in self._bounds:
-            if found and not bound.floor(self.plan, delta, found) < best:
+            floor = bound.floor(self.plan, delta, found)
+            if math.isinf(floor) or (found and not floor < best):
                 continue
             chosen, epsilon = self._answer(bound.name, delta)
             if chosen is not None:

@@ -42,8 +42,9 @@ class CompositionBound(Bound):
 
     def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
         """Infinite where a price of far fewer of the same steps is known."""
-        horizon = found["forgetting"].last_steps if "forgetting" in found else math.inf
-        return math.inf if plan.iterations >= _SURELY_LONGER * horizon else 0.0
+        known = found.get("forgetting")
+        longer = known is not None and plan.iterations >= _SURELY_LONGER * known.last_steps
+        return math.inf if longer else 0.0
 
     def reason(self, chosen: Chosen) -> str:
         return "It adds up the privacy loss of every step, as other libraries do."

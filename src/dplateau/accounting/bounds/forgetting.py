@@ -8,6 +8,7 @@ probability at most ``S(R)``, so ``delta <= delta(last R steps) + S(R)`` for eve
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +54,11 @@ class ForgettingBound(Bound):
         if chosen is None or chosen.last_steps > plan.iterations:
             chosen = _within(plan, chance, delta, plan.iterations)
         return chosen
+
+    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+        """Infinite where all it could do is cut off what the pattern bound never pays for."""
+        covered = plan.is_constant and patterns.covers_endless_runs(plan)
+        return math.inf if covered else 0.0
 
     def reason(self, chosen: Chosen) -> str:
         return (

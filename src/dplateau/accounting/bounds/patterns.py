@@ -23,7 +23,6 @@ from dplateau.accounting.bounds.layouts import Growth, Layout, constant_layout, 
 from dplateau.accounting.bounds.whole_patterns import MOST_STEPS
 from dplateau.accounting.bounds.whole_patterns import price as whole_patterns_price
 from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_laws
-from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Composed, Price, WithFailure
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
@@ -33,6 +32,7 @@ _GEOMETRIC = tuple(Growth(ratio=r) for r in (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5
 _FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[3])
 _REST = 1e-4  # share of delta for what is older than some memories
 _SMALLEST_HIT, _LARGEST_HIT = 0.1, 12.0  # noise deviations between which blocks are worth trying
+_SPACINGS = (1e-3, 4e-3, 2e-2)  # of the grids of sketches, for small to large epsilons
 _HARD, _RARE = 1.0, 3e-8  # hits and deltas for which whole patterns are tried
 PESSIMISM = 0.97  # how far a sketch may lie above the bound itself
 _WIDEST = 250.0  # noise deviations that the hits of a block may span
@@ -101,6 +101,17 @@ def _facts(plan: Plan) -> _Facts | None:
     return _Facts(hit, plan.hits.chance, mirrored, plan.overflow, plan.hits.epoch)
 
 
+def covers_endless_runs(plan: Plan) -> bool:
+    """Whether blocks alone price a constant run of any length: contraction, and no domain.
+
+    See docs/theory.md#section-14.
+    """
+    facts = _facts(plan)
+    if facts is None or facts.epoch is not None or math.isfinite(plan.diameter):
+        return False
+    return facts.overflow == 0 and float(plan.steps(0, 1).contraction[0]) < 1
+
+
 def from_common_start(plan: Plan, last: float, delta: float) -> Price | None:
     """What the last steps cost from a common start; None where the theorem has nothing to offer.
 
@@ -164,20 +175,14 @@ def _sketch(plan: Plan, steps: float, delta: float) -> tuple[float, Layout | Non
     left = delta - filled
     if not left > 0.5 * delta:  # batches that overflow too often are left to the other bounds
         return math.inf, None, filled
-    sketch = Sketch(_spacing(plan, facts, steps, left))
-    value, layout = _best(
-        lambda growth: _layout(plan, facts, steps, growth, _REST * left), sketch, left
-    )
+    value, layout = math.inf, None
+    for spacing in _SPACINGS:
+        value, layout = _best(
+            lambda growth: _layout(plan, facts, steps, growth, _REST * left), Sketch(spacing), left
+        )
+        if value < 0.5 * spacing * Sketch.TOP:
+            break
     return value, layout, filled
-
-
-def _spacing(plan: Plan, facts: _Facts, steps: float, delta: float) -> float:
-    """A grid for sketches: fine enough for the mean of the hits, wide enough for one of them."""
-    c = float(plan.contraction(plan.step_size.largest(plan.iterations)))
-    memory = min(steps, 1 / (1 - c) if c < 1 else math.inf)
-    moved = facts.q * facts.hit * math.sqrt(min(memory, 1e18)) * (2 if facts.mirrored else 1)
-    one = facts.hit * math.sqrt(2 * max(math.log(facts.q / delta), 0.1)) if facts.q > delta else 0.1
-    return min(max(gdp_epsilon(moved, delta), 0.3 * one, 0.05) / 200, 0.02)
 
 
 def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> dict[float, float]:
@@ -189,7 +194,7 @@ def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> 
     if facts is None or facts.epoch is not None or not horizons:
         return {}
     longest, least = max(horizons), min(deltas)
-    sketch = Sketch(_spacing(plan, facts, longest, least))
+    sketch = Sketch(_SPACINGS[1])
     found = dict.fromkeys(horizons, math.inf)
     left = [delta - facts.overflow * r for r, delta in zip(horizons, deltas, strict=True)]
     for growth in _FEW:

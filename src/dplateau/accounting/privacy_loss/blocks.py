@@ -26,7 +26,7 @@ _PADDING = 1e-9  # relative: more than the incomplete beta function errs by
 _NEVER = 1e-40  # chance of more hits than are told apart: sent to infinity
 _BULK = 5.0  # standard deviations around the mean in which every few numbers are told apart
 _STEP = 0.006  # of the mean: numbers of hits that close are rounded up to one
-_CELL = 1 / 64  # noise deviations
+_CELL = 1 / 32  # noise deviations
 _REMEMBERED = 4096
 _TINY = 1e-290  # densities below it are left out of sketches
 
@@ -120,7 +120,8 @@ class Sketch:
     beginning of the sequence is priced at the cost of one transform back.
     """
 
-    _SIZE, _NODE = 1 << 13, 1 / 32
+    _SIZE, _NODE = 1 << 13, 1 / 16
+    TOP = 0.7 * _SIZE  # losses beyond so many grid points are not told apart
 
     def __init__(self, spacing: float) -> None:
         self._spacing = spacing
@@ -180,7 +181,7 @@ class Sketch:
         return tuple(self._transform(*order) for order in orders)
 
     def _transform(self, loss: Vector, mass: Vector) -> NDArray[np.complex128]:
-        place = np.clip(loss / self._spacing, -0.2 * self._SIZE, 0.7 * self._SIZE)
+        place = np.clip(loss / self._spacing, -0.2 * self._SIZE, self.TOP)
         low = np.floor(place).astype(np.int64)
         up = mass * (place - low)
         grid = sums(low % self._SIZE, mass - up, self._SIZE)

@@ -364,7 +364,7 @@ class Composition:
     """
 
     parts: tuple[tuple[LossLaw, int], ...]
-    points: float = 512.0  # of a grid for many laws, per standard deviation of their sum
+    points: float = 320.0  # of a grid for many laws, per standard deviation of their sum
 
     @property
     def infinity(self) -> float:
