@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -23,13 +24,15 @@ PRELOAD = ("dplateau.explorer.warm",)
 _SPARE = 2.0  # a worker whose server is gone ends itself after this many times its deadline
 
 
-def work(pipe: Connection, megabytes: int, seconds: float) -> None:
+def work(pipe: Connection, megabytes: int, seconds: float, patience: int) -> None:
     """Answer questions from ``pipe`` until it closes.
 
     An empty line says that the worker is ready, and ends each answer.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
     _bound_memory(megabytes)
+    if sys.platform != "win32":
+        os.nice(patience)  # what was dragged is estimated before anything is worked out
     from dplateau.explorer.questions import answer
 
     pipe.send_bytes(b"")  # ready

@@ -21,7 +21,7 @@ from dplateau.explorer.guard import App, Guard, Receive, Send, read_body
 from dplateau.explorer.opened import Opened
 from dplateau.explorer.workers import Limits, Pool
 
-QUICK = Limits(seconds=5.0, workers=1)
+QUICK = Limits(seconds=5.0, workers=1, patience=0)
 EXACT = Limits()
 
 _KINDS = {

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of, gdp_tradeoff
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_tradeoff
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
-_GRID = np.geomspace(1.0, 1e15, 451)  # window lengths that are looked at
-_MUS = np.geomspace(1e-6, 1e4, 161)
+_GRID = np.geomspace(1.0, 1e15, 301)  # window lengths that are looked at
+_MUS = np.geomspace(1e-4, 1e4, 121)
 _SHARE = 0.04  # of delta that forgetting may fail with
 _STICK = math.sqrt(math.pi / 2)
 
@@ -51,7 +51,7 @@ class Estimates:
             hit=hit,
             chance=1.0 if hits.deterministic else q,
             period=hits.period or 1,
-            energy=hit**2 if hits.deterministic else q**2 * _sampled(plan, hit),
+            energy=hit**2 if hits.deterministic else min(q**2 * _sampled(plan, hit), hit**2),
             far=plan.diameter / spread if spread > 0 else math.inf,
             contraction=float(plan.contraction(eta)) if plan.hidden_state else 1.0,
             hidden=plan.hidden_state,
@@ -159,14 +159,11 @@ class Estimates:
 
 def attack(epsilon: float, delta: float, false_alarms: Vector) -> Vector:
     """The share of records found, as if the privacy were Gaussian with this epsilon."""
-    if not math.isfinite(epsilon):
+    mus, epsilons = _epsilons(delta)
+    if not epsilon < epsilons[-1]:
         return np.ones_like(false_alarms)
-    return np.asarray(1 - gdp_tradeoff(_mu_of(float(f"{epsilon:.3g}"), delta), false_alarms))
-
-
-@lru_cache(maxsize=256)
-def _mu_of(epsilon: float, delta: float) -> float:
-    return gdp_of(epsilon, delta)
+    mu = math.exp(float(np.interp(epsilon, epsilons, np.log(mus))))
+    return np.asarray(1 - gdp_tradeoff(mu, false_alarms))
 
 
 @lru_cache(maxsize=64)

@@ -37,11 +37,14 @@ class Limits:
         Memory that a worker may take on top of what it starts with.
     workers : int
         Questions that are answered at the same time.
+    patience : int
+        How far these workers step back behind others (as `os.nice`).
     """
 
     seconds: float = 120.0
     megabytes: int = 2048
     workers: int = 2
+    patience: int = 10
 
 
 @dataclass(eq=False)
@@ -149,7 +152,7 @@ class Pool:
         here, there = self._context.Pipe()
         process = self._context.Process(
             target=work,
-            args=(there, self.limits.megabytes, self.limits.seconds),
+            args=(there, self.limits.megabytes, self.limits.seconds, self.limits.patience),
             daemon=True,
         )
         with self._lock:  # the fork server is spoken to by one thread at a time
