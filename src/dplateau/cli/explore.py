@@ -34,10 +34,13 @@ def explore(
             f"the explorer needs {missing.name}, which is not installed. "
             "Install it with: pip install 'dplateau[explorer]'"
         ) from None
+    from dplateau.explorer.budgets import check_ledger
     from dplateau.explorer.opened import open_first
 
     opened = open_first(plan, certificate)
-    explorer = Explorer(opened, port=port, ledger=None)
+    if ledger is not None:
+        check_ledger(ledger)
+    explorer = Explorer(opened, port=port, ledger=ledger)
     print(f"The explorer: {explorer.url}", flush=True)
     print("Only this machine can open it. Ctrl-C ends it.", flush=True)
     explorer.run(browser=browser)

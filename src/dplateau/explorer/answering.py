@@ -20,6 +20,7 @@ from dplateau.errors import CertificateError, DataError, PlanError
 Emit = Callable[[dict[str, Any]], None]
 Answer = Callable[[object, Emit], None]
 
+LEDGER = "ledger"  # the one question that only the server may ask: it names a file
 PRELOAD = ("dplateau.explorer.warm",)
 _SPARE = 2.0  # a worker whose server is gone ends itself after this many times its deadline
 
@@ -122,4 +123,4 @@ def _bound_time(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-__all__ = ["PRELOAD", "to_line", "work"]
+__all__ = ["LEDGER", "PRELOAD", "to_line", "work"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -16,7 +17,7 @@ from starlette.routing import Route
 
 from dplateau import __version__
 from dplateau.explorer import presets, state
-from dplateau.explorer.answering import to_line
+from dplateau.explorer.answering import LEDGER, to_line
 from dplateau.explorer.guard import App, Guard, Receive, Send, read_body
 from dplateau.explorer.opened import Opened
 from dplateau.explorer.workers import Limits, Pool
@@ -38,7 +39,7 @@ def build(
     token: str,
     hosts: tuple[str, ...],
     exact: Limits = EXACT,
-    ledger: Callable[[], dict[str, Any]] | None = None,
+    ledger: Path | None = None,
 ) -> App:
     """The guarded application.
 
@@ -50,8 +51,8 @@ def build(
         What a request must carry and whom it must name: see `Guard`.
     exact : Limits
         What an exact question may cost.
-    ledger : callable, optional
-        Reads the ledger anew for every look at it.
+    ledger : path, optional
+        The ledger to show; it is read anew for every look at it.
     """
     pools: dict[str, Pool] = {}
 
@@ -88,20 +89,14 @@ def build(
             }
         )
 
-    async def show_ledger(_: Request) -> Response:
-        if ledger is None:
-            return _json({"kind": "refused", "message": "No ledger was given."}, 404)
-        return _json(await asyncio.to_thread(ledger))
-
     async def top(_: Request) -> Response:
         return RedirectResponse(f"/{token}/", status_code=307)
 
     routes = [
         Route("/", _page, methods=["GET"]),
         Route("/about", about, methods=["GET"]),
-        Route("/ledger", show_ledger, methods=["GET"]),
         Route("/page/{name}", _file, methods=["GET"]),
-        Route("/ask", _Answering(pools), methods=["POST"]),
+        Route("/ask", _Answering(pools, ledger), methods=["POST"]),
         Route("/top", top, methods=["GET"]),
     ]
     return Guard(Starlette(routes=routes, lifespan=lifespan), token, hosts)
@@ -110,8 +105,9 @@ def build(
 class _Answering:
     """A question in, lines of JSON out; a page that goes away stops the work at once."""
 
-    def __init__(self, pools: dict[str, Pool]) -> None:
+    def __init__(self, pools: dict[str, Pool], ledger: Path | None) -> None:
         self._pools = pools
+        self._ledger = ledger
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         try:
@@ -124,6 +120,13 @@ class _Answering:
             answer = _json({"kind": "refused", "message": f"No question: {trouble}."}, 400)
             await answer(scope, receive, send)
             return
+        if question.get("ask") == LEDGER:  # whatever path the question names
+            if self._ledger is None:
+                await _json({"kind": "refused", "message": "No ledger was given."}, 404)(
+                    scope, receive, send
+                )
+                return
+            question = {"ask": LEDGER, "path": str(self._ledger)}
         pool = self._pools["quick" if question.get("ask") == "quick" else "exact"]
         answering = asyncio.ensure_future(_stream(pool, question, send))
         leaving = asyncio.ensure_future(_gone(receive))

@@ -21,6 +21,8 @@ from dplateau.accounting.guarantee import account
 from dplateau.accounting.lower.lower import lower_bound
 from dplateau.certificate import wording
 from dplateau.errors import PlanError
+from dplateau.explorer.answering import LEDGER
+from dplateau.explorer.budgets import tell_budgets
 from dplateau.explorer.estimates import Estimates, attack
 from dplateau.explorer.state import read, refusal
 from dplateau.explorer.writing import texts
@@ -335,6 +337,11 @@ def _for_table(question: Line, emit: Emit) -> None:
     emit({"kind": "table", "plan": plan.to_dict(), "delta": delta})
 
 
+def _budgets(question: Line, emit: Emit) -> None:
+    """The ledger's budgets; the server alone says which file."""
+    tell_budgets(question["path"], emit)
+
+
 # -- in what order ----------------------------------------------------------------------------
 
 
@@ -380,6 +387,7 @@ _ANSWERS: dict[str, Callable[[Line, Emit], None]] = {
     "attack": _attacker,
     "calibrate": _calibrated,
     "table": _for_table,
+    LEDGER: _budgets,
 }
 
 __all__ = ["FALSE_ALARMS", "LOWER", "PAPER", "answer", "spread_out", "steps_to_show"]

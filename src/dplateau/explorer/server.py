@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import webbrowser
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import uvicorn
 
@@ -29,8 +28,8 @@ class Explorer:
         0 takes any free one.
     limits : Limits
         What one exact question may cost.
-    ledger : callable, optional
-        Reads the ledger for the ledger view.
+    ledger : path, optional
+        The ledger of the ledger view, which is only read.
 
     Attributes
     ----------
@@ -44,7 +43,7 @@ class Explorer:
         *,
         port: int = 0,
         limits: Limits = EXACT,
-        ledger: Callable[[], dict[str, Any]] | None = None,
+        ledger: Path | None = None,
     ) -> None:
         self._socket = _listen(port)
         port = self._socket.getsockname()[1]
