@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 import re
 import sys
@@ -63,10 +64,14 @@ def test_it_is_one_small_file_without_external_assets(page):
     text = page.read_text(encoding="utf-8")
     assert page.name == "report.html"
     assert page.stat().st_size < 2_000_000
+    (script,) = re.findall(r"<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text, "only the page's own script may run"
+    text = text.replace(script, "")
+    assert "://" not in script.replace("http://www.w3.org/2000/svg", "")
     without_names = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert not re.search(r"(src|href)\s*=\s*[\"'](?!#)", without_names)
     assert "://" not in re.sub(r"<!DOCTYPE[^>]*>", "", without_names)
-    assert "<script" not in text
     assert "$" not in re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL), "a blank was left open"
 
 
@@ -170,9 +175,9 @@ CONTRAST = """
 })()
 """
 PICTURES = """
-[...document.querySelectorAll('figure svg')].map(svg => {
+[...document.querySelectorAll('figure svg.drawing')].map(svg => {
   const box = svg.getBoundingClientRect();
-  const line = getComputedStyle(svg.querySelector('[id^=line2d] path')).stroke;
+  const line = getComputedStyle(svg.querySelector('.line.strong')).stroke;
   return [box.width, box.height, svg.querySelectorAll('path').length, line];
 })
 """
@@ -196,6 +201,27 @@ def test_it_is_readable_in_a_real_browser(page, width, dark, tmp_path):
             assert high > 200
             assert paths > 10
         assert browser.screenshot(tmp_path / "page.png").stat().st_size > 20_000
+
+
+@needs_browser
+def test_its_pictures_answer_where_scripts_are_allowed_and_are_still_where_not(page):
+    """With the script, arrow keys read values out; without, the same lines are drawn and named."""
+    lines = "document.querySelectorAll('figure .stage .line').length"
+    with Browser() as browser:
+        browser.show(page.as_uri(), 1400)
+        alive = browser.evaluate(lines)
+        stage = "document.querySelector('figure .stage')"
+        browser.evaluate(f"{stage}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'End'}}))")
+        said = browser.evaluate("document.querySelector('figure .readout').textContent")
+        assert re.match(r"After 200k steps: composition .* reported 3\.\d+", said)
+        browser.call("Emulation.setScriptExecutionDisabled", value=True)
+        browser.show(page.as_uri(), 1400)
+        names = "[...document.querySelectorAll('figure text')].map(t => t.textContent).join()"
+        assert browser.evaluate("document.querySelectorAll('figure .readout').length") == 0
+        assert browser.evaluate(lines) > alive  # the legend's samples are part of the picture
+        still = browser.evaluate(names)
+        assert all(name in still for name in ("composition", "reported", "lower bound", "this run"))
+        assert browser.complaints() == []
 
 
 @needs_browser

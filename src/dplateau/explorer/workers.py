@@ -44,7 +44,7 @@ class Limits:
     seconds: float = 120.0
     megabytes: int = 2048
     workers: int = 2
-    patience: int = 10
+    patience: int = 3
 
 
 @dataclass(eq=False)

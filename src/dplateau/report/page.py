@@ -1,11 +1,15 @@
 """The report: one self-contained HTML page for the person who signs a release.
 
-Written from a verified certificate alone, with two pictures drawn inside the page: no script, no
-network, no external file. Colours follow the reader's light or dark setting; printing is plain.
+Written from a verified certificate alone, with two pictures drawn inside the page: no network, no
+external file, and one script, named by its digest, that makes the pictures answer to the pointer;
+where scripts are not allowed they are still pictures. Colours follow the reader's light or dark
+setting; printing is plain.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import io
 import json
@@ -31,7 +35,8 @@ from dplateau.certificate.sign import Voucher
 from dplateau.certificate.verify import Verification
 from dplateau.errors import CertificateError, DataError
 from dplateau.plan.plan import Plan
-from dplateau.report.pictures import Drawn, epsilon_picture, tradeoff_picture
+from dplateau.report.figures.still import page_parts
+from dplateau.report.pictures import Drawn, Picture, epsilon_picture, tradeoff_picture
 
 _FIT = "Fit for release"
 _LARGEST_PAGE = 50_000_000  # bytes
@@ -231,8 +236,15 @@ def render(
             + "."
         ),
     }
+    style, script = page_parts()
+    page |= {"figure_style": style, "figure_script": script, "figure_hash": _hash(script)}
     template = resources.files("dplateau.report").joinpath("report.html").read_text("utf-8")
     return Template(template).substitute(page)
+
+
+def _hash(script: str) -> str:
+    """The one script that the page may run, named by its digest in the security policy."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _remarks(sentences: Sequence[str]) -> str:
@@ -326,11 +338,16 @@ def _pictures(verification: Verification, plan: Plan) -> str:
         Counting.from_record(verification.record),
         verification.record["run"]["iterations_run"],
     )
-    drawn = (epsilon_picture(facts), tradeoff_picture(facts))
-    return "\n".join(
-        f'<figure role="img" aria-label="{_escape(title)}">{svg}'
-        f"<figcaption>{_escape(caption)}</figcaption></figure>"
-        for title, svg, caption in drawn
+    return "\n".join(map(_figure, (epsilon_picture(facts), tradeoff_picture(facts))))
+
+
+def _figure(picture: Picture) -> str:
+    """The still picture; what a script needs to bring it to life is in ``data-figure``."""
+    described = html.escape(json.dumps(picture.spec, ensure_ascii=False, allow_nan=False), quote=True)
+    return (
+        f'<figure><div class="figure" data-figure="{described}"><div class="stage" role="img" '
+        f'aria-label="{_escape(picture.title)}">{picture.svg}</div></div>'
+        f"<figcaption>{_escape(picture.caption)}</figcaption></figure>"
     )
 
 

@@ -116,11 +116,19 @@ function merged(points) {
   return points.filter(([x], i) => i === 0 || x !== points[i - 1][0]);
 }
 
+/** Where the reported line is as good as flat, read off its points. */
+function flatFrom(parts) {
+  const points = parts.flatMap((part) => part.points);
+  const [last, before] = [points.at(-1), points.at(-2)];
+  if (!last || numeric(last[0]) !== Infinity || !before || before[1] < 0.999 * last[1]) return null;
+  return points.find(([, y]) => y >= 0.995 * last[1])[0];
+}
+
 export function stepsFigure(curve, state, epsilon, { log = true } = {}) {
   const { lines, parts, min, max } = base(curve, { log });
   const xs = lines.flatMap((l) => l.points.map(([x]) => x)).filter((x) => numeric(x) !== Infinity);
   const infinity = lines.some((l) => l.points.some(([x]) => numeric(x) === Infinity));
-  const burnIn = curve.burnIn ?? curve.quick.burnIn;
+  const burnIn = curve.burnIn === undefined ? flatFrom(parts) : curve.burnIn;
   const about = curve.burnIn === undefined ? "≈ " : "";
   const flat = burnIn ? `From ${about}${inSteps(burnIn)} steps on ε is flat.` : "No plateau: ε grows with every step.";
   return {

@@ -17,6 +17,7 @@ const known = { exact: new Remembered(60), steps: new Remembered(30), noise: new
 let about, form, state, quick = null, work = null, timer = null, valid = true;
 let off = 1; // how far the last estimate was from its exact value
 let texts = {};
+let stopped = ""; // why the last exact answer is not complete
 
 // -- state, and the link that restores it ----------------------------------------------------------
 
@@ -51,6 +52,7 @@ export function put(plan, delta) {
 
 function changed() {
   keep();
+  stopped = "";
   work?.abort();
   clearTimeout(timer);
   at("headline").dataset.busy = "true";
@@ -112,8 +114,8 @@ async function exactly() {
   if (signal.aborted) return;
   at("headline").dataset.busy = "false";
   const failed = ended.find((job) => job.status === "rejected");
-  if (failed && failed.reason instanceof Refused) say(failed.reason.message);
-  else if (failed) lost(failed.reason);
+  if (failed && failed.reason instanceof Refused) stopped = failed.reason.message;
+  else if (failed) { lost(failed.reason); return; }
   show();
 }
 
@@ -176,7 +178,7 @@ function headline(epsilon, exact, found) {
   value.textContent = exact ? `ε = ${fiveDigits(epsilon)}` : `ε ≈ ${short(Number(epsilon.toPrecision(3)))}`;
   at("at-delta").textContent = `at δ = ${short(state.delta)}`;
   const complete = found.done && at("headline").dataset.busy !== "true";
-  say(!valid ? "not a plan: see the field that is marked" : exact ? (complete ? "exact" : "exact; the figures are being refined…") : "approximate; working out the exact value…");
+  say(!valid ? "not a plan: see the field that is marked" : stopped ? stopped : exact ? (complete ? "exact" : "exact; the figures are being refined…") : "approximate; working out the exact value…");
   const points = known.attack.get(without())?.points;
   const told = epsilon > 10 ? "A weak promise: ε is above 10. " : "";
   at("moral").textContent = told + attackSentence(points ?? quick.attack.x.map((x, i) => [x, quick.attack.y[i]]), Boolean(points));

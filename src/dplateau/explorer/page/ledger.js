@@ -2,7 +2,7 @@
 
 import { ask, Refused } from "./asking.js";
 import { short } from "./figure.js";
-import { fiveDigits, make } from "./telling.js";
+import { make } from "./telling.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const draw = (name, attributes, text) => {
@@ -17,7 +17,7 @@ function bar(budget, sums) {
   const width = 640, most = Math.max(budget.epsilon, sums.plain, sums.tight) * 1.02;
   const x = (v) => 1 + (v / most) * (width - 2);
   const svg = draw("svg", { viewBox: `0 0 ${width} 74`, class: "budget", role: "img" });
-  const said = `${budget.dataset}: ε ${fiveDigits(sums.tight)} of ${short(budget.epsilon)} spent, ${short(sums.left)} left; the plain sum is ${short(sums.plain)}.`;
+  const said = `${budget.dataset}: ε ${short(sums.tight)} of ${short(budget.epsilon)} spent, ${short(sums.left)} left; the plain sum is ${short(sums.plain)}.`;
   svg.append(draw("title", {}, said));
   svg.append(draw("rect", { class: "whole", x: 1, y: 22, width: x(budget.epsilon) - 1, height: 24 }));
   svg.append(draw("rect", { class: "spent", x: 1, y: 22, width: Math.max(0, x(Math.min(sums.tight, most)) - 1), height: 24 }));
@@ -58,7 +58,7 @@ function releases(budget) {
   const head = make("thead", {}, make("tr", {}, ...["release", "when (UTC)", "ε", "δ", "state", "note"].map((t) => make("th", { scope: "col" }, t))));
   const body = make("tbody", {}, ...budget.releases.map((r) => make("tr", {}, make("td", {}, String(r.number)), make("td", {}, (r.at ?? "").slice(0, 16).replace("T", " ")),
     make("td", {}, short(r.epsilon)), make("td", {}, short(r.delta)), make("td", {}, r.status), make("td", {}, r.note))));
-  return make("details", { open: budget.releases.length <= 8 }, make("summary", {}, `${budget.releases.length} releases`), make("div", { className: "scroll", tabIndex: 0 }, make("table", {}, head, body)));
+  return make("details", { open: budget.releases.length <= 8 }, make("summary", {}, `${budget.releases.length} ${budget.releases.length === 1 ? "release" : "releases"}`), make("div", { className: "scroll", tabIndex: 0 }, make("table", {}, head, body)));
 }
 
 export async function showLedger(section) {

@@ -17,6 +17,7 @@ LABELS = {
     "forgetting": "forgetting",
     "lower": "lower bound",
 }
+_HOW = "Point at the figure, or use the arrow keys in it, to read values."
 LOOKS = {name: look for look, name in enumerate(LABELS)}  # as in curves.js
 
 
@@ -36,7 +37,7 @@ def epsilon_figure(
     steps : sequence of float
         Numbers of steps, ascending.
     curves : mapping of str to sequence of float
-        Epsilon by bound, ``inf`` or ``nan`` where there is none.
+        Epsilon by bound: ``inf`` where there is none, ``nan`` where it was not worked out.
     reported : sequence of float
         The least of the bounds.
     here : tuple of float
@@ -57,7 +58,7 @@ def epsilon_figure(
     return {
         "title": "Epsilon against training length",
         "summary": summary,
-        "rest": summary,
+        "rest": _HOW,
         "aspect": 0.75,
         "x": {
             "label": "training steps",
@@ -86,7 +87,7 @@ def attack_figure(false_alarms: Sequence[float], found: Sequence[float], *, summ
     return {
         "title": "What the best attack on one record achieves",
         "summary": summary,
-        "rest": summary,
+        "rest": _HOW,
         "aspect": 0.75,
         "x": {"label": "false alarms", "says": "At {} false alarms", **percent},
         "y": {"label": "records found", **percent},
@@ -118,6 +119,7 @@ def _points(xs: Sequence[float], ys: Sequence[float]) -> list[list[float | None]
     return [
         [float(x), float(f"{y:.6g}") if math.isfinite(y) else None]
         for x, y in zip(xs, ys, strict=True)
+        if not math.isnan(y)
     ]
 
 
