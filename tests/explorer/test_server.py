@@ -8,17 +8,23 @@ import multiprocessing
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau.certificate.record import Certificate
+from dplateau.errors import CertificateError, DataError
+from dplateau.explorer.budgets import check_ledger
 from dplateau.explorer.guard import MOST_BYTES
-from dplateau.explorer.opened import Opened
+from dplateau.explorer.opened import Opened, open_first
 from dplateau.explorer.server import ADDRESS, Explorer
 from dplateau.explorer.workers import Limits
+from oracles.runs import Run
 
 
 @pytest.fixture
@@ -257,3 +263,65 @@ def test_a_cancelled_question_costs_nothing(client: httpx.Client) -> None:
         pytest.fail("every worker is still at work")
     (line,) = ask(client, ask="quick", state=state)
     assert line["kind"] == "quick"
+
+
+# -- what it opens with -----------------------------------------------------------------------
+
+
+def test_a_released_certificate_is_opened_and_says_what_else_it_would_have_cost(
+    tmp_path: Path, small: Opened, serving: Any
+) -> None:
+    run = Run(small.plan, np.array([0.5, 1.0]), iterations_run=5000, seeded=False)
+    certificate = Certificate.of(run, 1e-6)
+    certificate.write(tmp_path / "certificate.json")
+    opened = open_first(certificate=tmp_path)
+    assert opened.plan == small.plan
+    assert opened.released is not None
+    assert opened.released["epsilon"] == pytest.approx(certificate.epsilon)
+    edited = (tmp_path / "certificate.json").read_text().replace("5000", "5001")
+    (tmp_path / "certificate.json").write_text(edited)
+    with pytest.raises(CertificateError, match="does not hold"):
+        open_first(certificate=tmp_path)
+
+
+def test_a_plan_is_opened_from_its_file(tmp_path: Path, small: Opened) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(small.plan.to_json())
+    assert open_first(plan=file).plan == small.plan
+    with pytest.raises(DataError, match="not both"):
+        open_first(plan=file, certificate=tmp_path)
+    with pytest.raises(DataError, match="cannot read a plan"):
+        open_first(plan=tmp_path / "nothing.json")
+    file.write_text("{")
+    with pytest.raises(dp.PlanError, match="not the JSON of a plan"):
+        open_first(plan=file)
+
+
+def test_the_ledger_is_shown_and_only_the_one_that_was_named(
+    tmp_path: Path, small: Opened, client: httpx.Client, serving: Any
+) -> None:
+    ledger_room = pytest.importorskip("dplateau.ledger", reason="there is no ledger yet")
+    refused = client.post("ask", json={"ask": "ledger", "path": str(tmp_path / "other.db")})
+    assert refused.status_code == 404
+    file = tmp_path / "budget.db"
+    ledger = ledger_room.Ledger(file)
+    ledger.init("patients", epsilon=3.0, delta=1e-5)
+    for epsilon in (0.5, 0.25):
+        ledger.spend("patients", epsilon=epsilon, delta=1e-6)
+    before = file.read_bytes()
+    with (
+        serving(small, limits=Limits(seconds=60, workers=1), ledger=file) as explorer,
+        httpx.Client(base_url=explorer.url, timeout=60) as asking,
+    ):
+        budget, sums = ask(asking, ask="ledger", path="elsewhere.db")
+    assert (budget["dataset"], budget["epsilon"]) == ("patients", 3.0)
+    assert [release["epsilon"] for release in budget["releases"]] == [0.5, 0.25]
+    assert sums["left"] == pytest.approx(2.25)
+    assert sums["plain"] == pytest.approx(0.75)
+    assert sums["tight"] <= 0.76
+    assert file.read_bytes() == before
+
+
+def test_only_readable_ledgers_are_opened(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no ledger"):
+        check_ledger(tmp_path / "none.db")

@@ -14,7 +14,7 @@ import numpy as np
 
 from dplateau._validate import positive
 from dplateau.accounting import published
-from dplateau.accounting.bounds.base import applicable
+from dplateau.accounting.bounds.base import applicable, registered
 from dplateau.accounting.bounds.hypotheses import hypotheses_of
 from dplateau.accounting.calibration import calibrate, largest_radius, most_iterations
 from dplateau.accounting.guarantee import account
@@ -156,7 +156,7 @@ def _exact(question: Line, emit: Emit) -> None:
             "bound": result.bound,
             "last_steps": result.last_steps,
             "hypotheses": _hypotheses(plan, delta),
-            "theorems": wording.THEOREMS,
+            "theorems": _sentences(),
             "explanation": guarantee.explain(),
         }
     )
@@ -164,6 +164,12 @@ def _exact(question: Line, emit: Emit) -> None:
     emit({"kind": "published", "published": found})
     emit({"kind": "lower", "lower": _lower(plan, delta)})
     emit({"kind": "relations", "relations": _other_relations(plan, delta)})
+
+
+def _sentences() -> dict[str, str]:
+    """Every theorem in a sentence, those included that have no words of their own here."""
+    stated = {bound.name: f"{bound.sentence} See {bound.link}." for bound in registered()}
+    return {**stated, **wording.THEOREMS}
 
 
 def _hypotheses(plan: Plan, delta: float) -> dict[str, list[str]]:

@@ -343,7 +343,9 @@ def _pictures(verification: Verification, plan: Plan) -> str:
 
 def _figure(picture: Picture) -> str:
     """The still picture; what a script needs to bring it to life is in ``data-figure``."""
-    described = html.escape(json.dumps(picture.spec, ensure_ascii=False, allow_nan=False), quote=True)
+    described = html.escape(
+        json.dumps(picture.spec, ensure_ascii=False, allow_nan=False), quote=True
+    )
     return (
         f'<figure><div class="figure" data-figure="{described}"><div class="stage" role="img" '
         f'aria-label="{_escape(picture.title)}">{picture.svg}</div></div>'

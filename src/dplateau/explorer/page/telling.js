@@ -73,7 +73,6 @@ export function showReleased(section, released) {
     card(`ε = ${fiveDigits(numeric(released.epsilon))}`, "as certified"),
     card(`ε = ${fiveDigits(numeric(released.composition))}`, "had all steps been added up"),
   ];
-  if (released.lower_bound !== null) cards.push(card(short(numeric(released.lower_bound)), "no proof could have claimed less"));
   for (const [relation, epsilon] of Object.entries(released.relations)) {
     if (relation !== released.relation) cards.push(card(`ε = ${fiveDigits(numeric(epsilon))}`, `under ${relation}`));
   }
@@ -82,7 +81,7 @@ export function showReleased(section, released) {
     ? `Adding up all ${released.steps.toLocaleString("en")} steps, as other libraries do, would have cost ${Number.isFinite(saved) ? `${short(Number(saved.toPrecision(3)))} times` : "infinitely much more than"} this ε. The table below says what the paper and its peers would have claimed.`
     : "For this plan adding up all steps costs the same.";
   section.querySelector("div").replaceChildren(
-    make("p", {}, released.holds ? "The certificate holds: its numbers were computed again. " : "This certificate does NOT hold: do not rely on it. ", released.fit ? "" : "It is not for release."),
+    make("p", {}, "The certificate holds: its numbers were computed again. ", released.fit ? "" : "But the model is not for release."),
     make("p", {}, released.statement),
     make("div", { className: "cards" }, ...cards),
     make("p", {}, otherwise),
