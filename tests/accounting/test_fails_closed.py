@@ -11,12 +11,13 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
 import dplateau as dp
 from dplateau.accounting.bounds.composition import random_batches
-from dplateau.accounting.privacy_loss.composed import Composition
+from dplateau.accounting.privacy_loss.composed import Composition, _Tilted
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import (
     LossLaw,
@@ -221,3 +222,80 @@ def test_contraction_and_shrinkage_are_rounded_apart(eta: float, alpha: float) -
     )
     assert Fraction(float(plan.contraction(eta))) >= min(exact, 1)
     assert 1 - Fraction(float(plan.shrinkage(eta))) >= min(exact, 1)
+
+
+# -- roots, constants and the ends of the range ------------------------------------------------
+
+
+@pytest.mark.parametrize("mu", [1e-9, 1e-3, 0.3, 2.0])
+@pytest.mark.parametrize("share", [0.5, 0.999, 1 - 1e-9])
+def test_roots_end_on_the_private_side(mu: float, share: float) -> None:
+    """Tiny epsilons, just below where delta alone suffices: an absolute tolerance was too much."""
+    with mpmath.workdps(40):
+        exact_mu, total = mpmath.mpf(mu), 2 * mpmath.ncdf(mpmath.mpf(mu) / 2) - 1
+        delta = float(total * share)
+
+        def profile(epsilon: float) -> mpmath.mpf:
+            e = mpmath.mpf(epsilon)
+            ahead, behind = -e / exact_mu + exact_mu / 2, -e / exact_mu - exact_mu / 2
+            return mpmath.ncdf(ahead) - mpmath.exp(e) * mpmath.ncdf(behind)
+
+        assert profile(gdp_epsilon(mu, delta)) <= delta
+        assert profile(Composition(((gaussian_law(mu), 1),)).epsilon(delta)) <= delta
+
+
+def test_a_constant_stands_where_its_mass_is() -> None:
+    """The first atom was taken, which may be an empty one."""
+    losses, probs = np.array([-5.0, 0.5, 3.0]), np.array([1e-310, 1.0, 0.0])
+    tilted = _Tilted(0.0, losses, probs, 0.0, 0.0, 320.0, 1 << 18)
+    assert tilted.is_constant
+    assert tilted.power(10).losses.tolist() == [5.0]
+
+
+def test_a_tilt_that_leaves_one_atom() -> None:
+    """A division by the variance of a single atom; the truth is ``1 - (1 - q)^T`` here."""
+    plan = erasing(
+        records=10**6,
+        iterations=1000,
+        step_size=1e-3,
+        noise_multiplier=0.01,
+        regularization=0.0,
+        neighboring_relation="add_or_remove_one",
+        hidden_state=False,
+    )
+    assert dp.account(plan).delta(0.1) == pytest.approx(-math.expm1(1000 * math.log1p(-1e-6)))
+
+
+@pytest.mark.parametrize("radius", [1e100, 1e300])
+@pytest.mark.parametrize("noise", [1.0, [1.0, 0.5]])
+def test_fixed_size_batches_in_a_domain_without_bounds(radius: float, noise: Any) -> None:
+    plan = erasing(
+        records=100,
+        batches=dp.FixedSize(10),
+        regularization=0.0,
+        noise_multiplier=noise,
+        domain=dp.L2Ball(radius),
+    )
+    bounds = dp.account(plan).bounds(DELTA)
+    assert min(bounds.values()) == bounds["composition"]
+
+
+def test_a_lower_bound_of_shown_iterates_knows_the_domain() -> None:
+    """What is projected away is not shown: one deviation apart on an interval of one deviation.
+
+    The iterate is ``clip(Z)`` against ``clip(Z + 1)`` up to a common pull ``w``; over all pulls at
+    most 3.395 at this delta, where composition says 4.377.
+    """
+    plan = erasing(
+        records=2,
+        batches=dp.FullBatch(),
+        iterations=1,
+        regularization=0.0,
+        noise_multiplier=1.0,
+        neighboring_relation="replace_special",
+        domain=dp.L2Ball(0.25),
+        hidden_state=False,
+    )
+    assert 0 < dp.lower_bound(plan, DELTA) <= 3.395
+    wide = plan.replace(domain=dp.L2Ball(50.0))
+    assert dp.lower_bound(wide, DELTA) == pytest.approx(4.377, abs=1e-3)

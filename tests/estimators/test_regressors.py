@@ -77,3 +77,16 @@ def test_predictions_come_from_the_certified_weights_and_from_nothing_else():
 def test_a_large_budget_is_called_weak_before_any_data(epsilon, weak):
     model = dp.PrivateLinearRegression(**{**BUDGET, "epsilon": epsilon}, target_bounds=(0, 1))
     assert ("WEAK" in model.explain(1000, 3)) is weak
+
+
+@pytest.mark.parametrize("absent", [np.inf, -np.inf, np.nan])
+def test_a_target_that_is_not_finite_contributes_nothing(absent: float) -> None:
+    """An infinite target was clipped to the bounds and trained on."""
+    X = normalize(np.random.default_rng(0).normal(size=(30, 3)))
+    y, blank = X[:, 0].copy(), X.copy()
+    y[7] = absent
+    blank[7] = np.nan  # a record that contributes nothing for certain
+    budget = {**BUDGET, "target_bounds": (-1, 1), "steps": 3}
+    one = dp.PrivateLinearRegression(**budget).fit(X, y)
+    two = dp.PrivateLinearRegression(**budget).fit(blank, X[:, 0])
+    np.testing.assert_array_equal(one.coef_, two.coef_)

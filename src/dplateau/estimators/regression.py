@@ -67,8 +67,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         self._check_facts()
         middle, half = self._range()
         X, y = self._records(X, y)
-        targets = np.clip((as_numbers(y) - middle) / half, -1.0, 1.0)
-        self._train(X, targets, FitOptions(reservation, checkpoint))
+        targets = as_numbers(y)
+        targets = np.where(np.isfinite(targets), (targets - middle) / half, np.nan)
+        self._train(X, np.clip(targets, -1.0, 1.0), FitOptions(reservation, checkpoint))
         return self
 
     def _facts(self) -> dict[str, Any]:

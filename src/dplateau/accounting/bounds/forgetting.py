@@ -25,6 +25,8 @@ from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
+_UP = 1 + 1e-11  # far above the rounding of a chance
+_NO_RATE = 1e-290  # domains so wide that nothing is forgotten in them
 _STICK = math.sqrt(math.pi / 2)  # the reflected walk's overshoot, in noise deviations
 
 
@@ -164,7 +166,7 @@ class Survival:
 
     def __call__(self, steps: float) -> float:
         """``S(steps)``, an upper bound in [0, 1]."""
-        return min(1.0, self._in_domain(steps), self._contracting(steps))
+        return min(1.0, self._in_domain(steps) * _UP, self._contracting(steps) * _UP)
 
     def _in_domain(self, steps: float) -> float:
         """Decay of ``h(r) = sin(omega min(r, D))``, then the meeting bound of the last ``m`` steps.
@@ -175,6 +177,8 @@ class Survival:
         if math.isinf(self.diameter):
             return math.inf
         rate = 2 * self._omega**2
+        if rate < _NO_RATE:
+            return math.inf
         m = min(max(1, round(1 / (2 * rate))), steps)
         return (
             self._start_in_domain
@@ -240,7 +244,9 @@ class VaryingSurvival:
     def __call__(self, steps: float) -> float:
         """``S(steps)``, an upper bound in [0, 1]."""
         total = float(self.energy[int(steps)])
-        rate = math.pi**2 / (2 * (self.diameter + _STICK * self.largest) ** 2)
+        rate = 0.5 * (math.pi / (self.diameter + _STICK * self.largest)) ** 2
+        if rate < _NO_RATE:
+            return 1.0
         # The best last stretch has energy 1/(2 rate); it must be a whole number of steps.
         m = int(np.searchsorted(self.energy, 0.5 / rate))
         m = min(max(m, 1), int(steps))
@@ -248,7 +254,7 @@ class VaryingSurvival:
         if last == 0:
             return 1.0
         meeting = self.diameter / math.sqrt(2 * math.pi * last)
-        return min(1.0, meeting * math.exp(-rate * (total - last)))
+        return min(1.0, meeting * math.exp(-rate * (total - last)) * _UP)
 
     def steps_for(self, failure: float, most: float) -> float:
         """The least ``R <= most`` with ``S(R) <= failure``; ``inf`` if there is none."""

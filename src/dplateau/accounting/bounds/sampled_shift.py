@@ -27,6 +27,7 @@ Vector = NDArray[np.float64]
 _LEVELS = 12  # groups of payments that are composed apart, each by its average
 _ROUGHLY = 6  # as many suffice to compare windows
 _THETAS = np.geomspace(1e-4, 1e4, 60)
+_FARTHEST = 1e7  # noise deviations beyond which a start is priced as a Gaussian, without sampling
 _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -221,9 +222,12 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
         return Gaussian(math.inf), math.inf
     _, split, last, debt = best
     first, step = math.sqrt(debt / split), hit / math.sqrt(1 - split)
+    crude = math.hypot(first, step * math.sqrt(last))
+    if first > _FARTHEST:
+        return Gaussian(crude), float(last)
     law = gaussian_law(first)
     parts = ((StepLaws(law, law), 1), (fixed_size_step(q, step), last))
-    return Composed(parts, math.hypot(first, step * math.sqrt(last))), float(last)
+    return Composed(parts, crude), float(last)
 
 
 def _lengths(most: int, *, fine: bool) -> NDArray[np.int64]:
@@ -243,6 +247,9 @@ def _debt(plan: Plan, last: int) -> float:
             return 0.0
         log_c2 = 2 * math.log1p(-shrinkage)
         noise = last if log_c2 == 0 else math.expm1(last * log_c2) / math.expm1(log_c2)
-        return (plan.diameter / spread) ** 2 * math.exp(last * log_c2) / noise
-    _, weight, debt = window(plan, last)
-    return debt**2 / float(weight @ weight)
+        deviations = plan.diameter / spread * math.exp(last * log_c2 / 2) / math.sqrt(noise)
+    else:
+        _, weight, debt = window(plan, last)
+        unit = float(weight.max())  # squares of tiny or huge lengths leave the range of floats
+        deviations = debt / unit / float(np.linalg.norm(weight / unit))
+    return math.inf if math.isnan(deviations) else deviations * deviations

@@ -174,6 +174,17 @@ def line_bound(plan: Plan, delta: float, *, diameter: float = math.inf) -> float
     return _hit_sum_bound(plan, total, chance, delta, touch)
 
 
+def touching_chance(plan: Plan) -> float:
+    """An upper bound on the chance that the walk ever touches the domain's boundary.
+
+    See docs/theory.md#section-9.
+    """
+    if math.isinf(plan.diameter):
+        return 0.0
+    total = _hits(plan)
+    return 1.0 if total is None else _touch(plan, total, draw(plan).chance, plan.diameter)
+
+
 def _hit_sum_bound(plan: Plan, total: _Sum, chance: float, delta: float, touch: float) -> float:
     """Best half-line where the record's coins are hidden as well."""
     both = plan.neighboring_relation == REPLACE_ONE

@@ -15,7 +15,7 @@ from dplateau._validate import probability
 from dplateau.accounting.lower.allocation import allocation_bound
 from dplateau.accounting.lower.draws import MOST_JITTER, draw
 from dplateau.accounting.lower.events import MOST_PROVED, best_threshold, gaussian_bound
-from dplateau.accounting.lower.line import MOST_VARYING_STEPS, line_bound
+from dplateau.accounting.lower.line import MOST_VARYING_STEPS, line_bound, touching_chance
 from dplateau.accounting.lower.varying import Varying, varying_interval
 from dplateau.accounting.lower.walks import TooLong
 from dplateau.accounting.lower.worlds import Interval, curved_interval, interval
@@ -178,11 +178,17 @@ def _length_for_random_curvature(plan: Plan) -> float:
 
 
 def _all_iterates(plan: Plan, delta: float) -> float:
-    """Every iterate is released: the Gaussian composition itself, or the last iterate's share."""
+    """Every iterate is released: the Gaussian composition itself, or the last iterate's share.
+
+    A domain hides what is projected away: composition counts as far as the walk does not touch it.
+    """
     if plan.iterations == math.inf:
         return math.inf
+    last = 0.0
+    if math.isfinite(plan.diameter):
+        last = interval_bound(plan, delta)
     if draw(plan).chance < 1:
-        return line_bound(plan, delta)
+        return max(last, line_bound(plan, delta, diameter=plan.diameter))
     worlds = 2 if plan.neighboring_relation == REPLACE_ONE else 1
     period = plan.hits.period or 1
     steps = int(plan.iterations)
@@ -191,7 +197,8 @@ def _all_iterates(plan: Plan, delta: float) -> float:
     else:
         each = plan.noise_multiplier.values(0, min(steps, MOST_VARYING_STEPS)) ** -2.0
         precision = float(np.bincount(np.arange(each.size) % period, weights=each).max())
-    return gaussian_bound(worlds * math.sqrt(precision), delta)
+    error = touching_chance(plan)
+    return max(last, gaussian_bound(worlds * math.sqrt(precision), delta, error=error))
 
 
 def _once_an_epoch(plan: Plan, delta: float) -> float:

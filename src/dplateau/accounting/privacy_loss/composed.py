@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, signal
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 
+from dplateau.accounting.privacy_loss.conversions import DOUBT, SAFE, least_root
 from dplateau.accounting.privacy_loss.distribution import (
     LOG_ROUNDING,
     LossLaw,
@@ -45,6 +46,7 @@ _FEW_FACTORS = 4096  # transforms that may be multiplied on one grid
 _ONE_GRID = 1 << 18
 _CLEAR = 1e-9  # a delta so far above the mass astray that no tilt is needed
 _FARTHEST = 1e4  # an epsilon that is as good as none
+_WEIGHTLESS, _NO_VARIANCE = 1e-30, 1e-280  # atoms of less weight need not lie at the same place
 _UNDERFLOW = 1e-200  # below this, parts of a sum may have been rounded to nothing
 
 
@@ -120,6 +122,11 @@ class _Tilted:
     def variance(self) -> float:
         return float(((self.losses - self.mean) ** 2 * self.probs).sum())
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether all atoms of any weight lie at one place, to within 1e-125."""
+        return self.variance < _NO_VARIANCE
+
     def on_grid(self, spacing: float) -> tuple[int, _Tilted]:
         """Split every atom to its two neighbours on a grid; also the first index that occurs.
 
@@ -166,8 +173,10 @@ class _Tilted:
 
         ``uses`` is how many copies of the result will be summed in their turn.
         """
-        if copies == 1 or self.variance == 0:
-            return self.repeated_constant(copies) if self.variance == 0 else self
+        if self.is_constant:
+            return self.repeated_constant(copies)
+        if copies == 1:
+            return self
         if copies > _STAGE:
             stage = min(range(_STAGE // 2, _STAGE + 1), key=lambda size: (copies % size, -size))
             blocks, rest = divmod(copies, stage)
@@ -178,6 +187,8 @@ class _Tilted:
         reach = max(high - low, float(np.ptp(self.losses)))
         spacing = max(math.sqrt(self.variance) / self.fineness, 2 * reach / self.most)
         first, grid = self.on_grid(spacing)
+        if grid.is_constant:
+            return grid.repeated_constant(copies)
         low, high = grid.window(copies, lost)  # anew: the split has widened the law a little
         first_of_sum = math.floor(low / spacing)
         size = fft.next_fast_len(math.ceil(high / spacing) - first_of_sum + 2, real=True)
@@ -196,13 +207,14 @@ class _Tilted:
         ).trimmed(lost)
 
     def repeated_constant(self, copies: int) -> _Tilted:
-        """A sum of copies of a constant."""
+        """A sum of copies of a constant: the atom that has the mass, wherever it stands."""
+        held = self.probs > _WEIGHTLESS
         return replace(
             self,
-            losses=copies * self.losses[:1],
+            losses=copies * self.losses[held].max(keepdims=True),
             probs=np.ones(1),
             log_mass=copies * self.log_mass,
-            astray=copies * self.astray,
+            astray=copies * (self.astray + float(self.probs[~held].sum())),
         )
 
     def convolve(self, other: _Tilted) -> _Tilted:
@@ -384,7 +396,7 @@ class Composition:
 
         def epsilon(log_theta: float) -> float:
             theta = math.exp(log_theta)
-            worth = math.log(_most_worth(theta)) - math.log(delta)
+            worth = math.log(_most_worth(theta)) - math.log(delta) + DOUBT
             return (self.log_moment(theta) + worth) / theta
 
         found = self._search(epsilon)
@@ -475,12 +487,10 @@ class Composition:
         def excess(epsilon: float) -> float:
             return composed.log_delta(epsilon, infinity) - target
 
-        if excess(0.0) <= 0:
-            return 0.0
         farthest = min(simple, _FARTHEST)
-        if not excess(farthest) < 0:
+        if not excess(farthest) + DOUBT < 0:
             return simple
-        return float(brentq(excess, 0.0, farthest, xtol=1e-12, rtol=1e-11)) * (1 + 1e-9)
+        return least_root(excess, farthest)
 
     def delta(self, epsilon: float) -> float:
         """Least ``delta`` that is proved for this ``epsilon``."""
@@ -505,7 +515,7 @@ class Composition:
         log_delta = min(at(theta), 0.0)
         if math.exp(log_delta) < 0.1 * simple:  # as for epsilon; a bell has more of it
             log_delta = min(log_delta, at(theta * _GENTLER))
-        return min(1.0, simple, math.exp(log_delta) * (1 + 1e-9))
+        return min(1.0, simple * SAFE, math.exp(log_delta) * SAFE)
 
     def profile(self, epsilons: Vector) -> Vector:
         """``delta`` at many epsilons from a single composition.
@@ -516,7 +526,7 @@ class Composition:
             return np.ones_like(epsilons)
         composed, infinity = self._composed(0.0), self.infinity
         logs = np.array([composed.log_delta(float(epsilon), infinity) for epsilon in epsilons])
-        return np.asarray(np.minimum(1.0, np.exp(np.minimum(logs, 0.0)) * (1 + 1e-9)))
+        return np.asarray(np.minimum(1.0, np.exp(np.minimum(logs, 0.0)) * SAFE))
 
     def on_grid(self, interval: float) -> GridLaw:
         """The composed law on a grid of that spacing."""

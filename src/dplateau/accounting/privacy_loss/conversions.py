@@ -21,6 +21,7 @@ from dplateau.errors import PlanError
 Vector = NDArray[np.float64]
 
 SAFE = 1 + 1e-10  # upper bounds are multiplied by this, far above rounding and root-finding errors
+DOUBT = 1e-12  # what the logarithm of a computed delta may be too low by
 _HUGE = 1e4  # no privacy to speak of: only soundness matters beyond
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -110,13 +111,16 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     if not math.isfinite(mu):
         return math.inf
     target = math.log(delta)
-    if log_delta_of_gdp(mu, 0.0) <= target:
-        return 0.0
     # delta(epsilon) <= Phi(-epsilon/mu + mu/2), so this end is on the private side.
     high = mu * (mu / 2 - float(ndtri(delta))) if delta >= 1e-300 else mu * (mu / 2 + 40)
     if mu > _HUGE:
         return high * SAFE
-    return _first_below(lambda e: log_delta_of_gdp(mu, e), target, high)
+    high = max(high, 1e-300)
+    while log_delta_of_gdp(mu, high) + DOUBT >= target:
+        high *= 2
+        if high > 1e300:
+            return math.inf
+    return least_root(lambda e: log_delta_of_gdp(mu, e) - target, high)
 
 
 def gdp_of(epsilon: float, delta: float) -> float:
@@ -146,15 +150,31 @@ def gdp_tradeoff(mu: float, type_one: Vector) -> Vector:
     return np.asarray(ndtr(-ndtri(type_one) - mu)) / SAFE
 
 
-def _first_below(log_delta: Callable[[float], float], target: float, high: float) -> float:
-    """The root of a decreasing function, from above."""
-    high = max(high, 1e-300)
-    while log_delta(high) > target:
-        high *= 2
-        if high > 1e300:
-            return math.inf
-    root = float(brentq(lambda e: log_delta(e) - target, 0.0, high, xtol=1e-300, rtol=1e-13))
-    return root * SAFE
+def least_root(excess: Callable[[float], float], high: float) -> float:
+    """Where a decreasing function that may be `DOUBT` too low is surely at most zero.
+
+    See docs/theory.md#section-2.
+
+    ``high`` where it is not even there; 0 where it is so at once.
+
+    Examples
+    --------
+    >>> least_root(lambda e: 1 - e * e, 2.0) >= 1
+    True
+    """
+
+    def surely(epsilon: float) -> float:
+        return excess(epsilon) + DOUBT
+
+    if surely(0.0) <= 0:
+        return 0.0
+    if not surely(high) < 0:
+        return high
+    # brentq stops on either side of the root, within its tolerance
+    found = float(brentq(surely, 0.0, high, xtol=1e-300, rtol=1e-13)) * SAFE
+    while surely(found) > 0:
+        found *= SAFE
+    return found
 
 
 def rdp_epsilon(alphas: ArrayLike, rho: ArrayLike, delta: float) -> float:
@@ -174,7 +194,8 @@ def rdp_epsilon(alphas: ArrayLike, rho: ArrayLike, delta: float) -> float:
     """
     a, r = np.atleast_1d(np.asarray(alphas, float)), np.atleast_1d(np.asarray(rho, float))
     with np.errstate(invalid="ignore", over="ignore"):
-        epsilons = r + np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1)
+        gain = (-math.log(delta) - np.log(a)) / (a - 1)
+        epsilons = r + np.log1p(-1 / a) + gain + 1e-14 * (r + np.abs(gain) + 1)
     epsilons = np.where(np.isnan(epsilons), math.inf, epsilons)
     return max(0.0, float(np.min(epsilons, initial=math.inf))) * SAFE
 
@@ -185,9 +206,9 @@ def rdp_epsilon_simple(alphas: ArrayLike, rho: ArrayLike, delta: float) -> float
     See docs/theory.md#section-2.
     """
     a, r = np.atleast_1d(np.asarray(alphas, float)), np.atleast_1d(np.asarray(rho, float))
-    epsilons = r - math.log(delta) / (a - 1)
+    epsilons = (r - math.log(delta) / (a - 1)) * SAFE
     epsilons = np.where(np.isnan(epsilons), math.inf, epsilons)
-    return max(0.0, float(np.min(epsilons, initial=math.inf))) * SAFE
+    return max(0.0, float(np.min(epsilons, initial=math.inf)))
 
 
 def tradeoff_from_profile(epsilons: Vector, deltas: Vector, type_one: Vector) -> Vector:
@@ -202,4 +223,4 @@ def tradeoff_from_profile(epsilons: Vector, deltas: Vector, type_one: Vector) ->
         steep = np.exp(np.minimum(epsilons, 700.0)) * a  # finite, so that no error stays no error
         steep = np.where((epsilons > 700) & (a > 0), math.inf, steep)
         lines = np.maximum(1 - deltas - steep, np.exp(-epsilons) * (1 - deltas - a))
-    return np.asarray(np.clip(lines.max(axis=1, initial=0.0), 0.0, 1.0))
+    return np.asarray(np.clip(lines.max(axis=1, initial=0.0) / SAFE - 1e-15, 0.0, 1.0))
