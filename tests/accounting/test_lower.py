@@ -445,8 +445,10 @@ def test_limits():
     assert lower_bound(plan_with(0.1, 1.0, noise_multiplier=0.0), 1e-5) == math.inf
     rare = plan_with(0.1, 1.0, n=10**6, q=1e-6, iterations=1, noise_multiplier=0.0)
     assert lower_bound(rare, 1e-3) == 0.0
-    shown = plan_with(0.1, 1.0, hidden_state=False, iterations=400)
+    shown = plan_with(0.1, 1.0, diameter=math.inf, hidden_state=False, iterations=400)
     assert lower_bound(shown, 1e-5) == pytest.approx(gdp_epsilon(2.0, 1e-5), rel=1e-6)
+    clipped = plan_with(0.1, 1.0, hidden_state=False, iterations=400)  # projection hides a part
+    assert 0.5 < lower_bound(clipped, 1e-5) < gdp_epsilon(2.0, 1e-5)
     with pytest.raises(dp.PlanError, match="delta"):
         lower_bound(everywhere, 0.0)
 

@@ -1,0 +1,353 @@
+"""Random plans, each with a pair of processes that its guarantee claims to cover.
+
+*Lawful* processes are training itself on a few records with convex losses in one dimension, every
+batch enumerated. *Abstract* ones are all that the theorems assume of it: random maps with the
+plan's Lipschitz constant, moved by the differing record differently at every place, within its
+sensitivity.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import dplateau as dp
+from adversarial.nystrom import Epoch, Map, Process, Vector
+
+_FARTHEST = 15.0  # noise deviations that the records can move a process in all
+REACH = 13.0  # noise deviations that a process on the whole line never leaves
+RELATIONS = {
+    "full": ("replace_one", "add_or_remove_one", "replace_special"),
+    "cyclic": ("replace_one", "replace_special"),
+    "fixed": ("replace_one", "replace_special"),
+    "poisson": ("replace_one", "add_or_remove_one", "replace_special"),
+    "allocation": ("replace_one", "add_or_remove_one", "replace_special"),
+}
+Alternatives = list[tuple[float, frozenset[int]]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan, and the laws of the last iterate for two neighbouring data sets."""
+
+    name: str
+    plan: dp.Plan
+    worlds: tuple[Process, Process]
+
+
+# -- maps -------------------------------------------------------------------------------------
+
+
+class Line:
+    """``w -> w - eta (sum of gradients / b + alpha w)``; gradients are constant or bend once."""
+
+    def __init__(self, eta: float, alpha: float, b: float, gradients: Sequence[Map]) -> None:
+        self._eta, self._alpha, self._b, self._gradients = eta, alpha, b, gradients
+
+    def __call__(self, w: Vector) -> Vector:
+        total = sum((each(w) for each in self._gradients), np.zeros_like(w))
+        return w - self._eta * (total / self._b + self._alpha * w)
+
+
+def bent(curvature: float, middle: float, lipschitz: float) -> Map:
+    """The gradient of a loss that is quadratic near ``middle`` and linear beyond."""
+    return lambda w: np.clip(curvature * (w - middle), -lipschitz, lipschitz)
+
+
+def level(slope: float) -> Map:
+    """The gradient of a linear loss."""
+    return lambda w: np.full_like(w, slope)
+
+
+def broken(knots: Vector, values: Vector) -> Map:
+    """A piecewise linear map, constant beyond its knots."""
+    return lambda w: np.interp(w, knots, values)
+
+
+# -- lawful processes -------------------------------------------------------------------------
+
+
+def lawful(seed: int) -> Case:
+    """Training on one to four records, the first of which differs."""
+    rng = np.random.default_rng([seed, 1])
+    kind = list(RELATIONS)[seed % len(RELATIONS)]
+    relation = str(rng.choice(RELATIONS[kind]))
+    records = int(rng.integers(2, 5))
+    size, mean = int(rng.integers(1, records + 1)), records * _power(rng, -2, 0) * 0.999
+    batches = _batches(kind, size, mean)
+    b = float(batches.batch_size(records))
+    eta, lipschitz = _power(rng, -2, 2), _power(rng, -1, 1)
+    bends = rng.random() < 0.5
+    alpha = float(rng.choice([0.0, 1e-6, 1e-3, 0.1, 0.5, 1.0])) / eta
+    room = (2 / eta - alpha) * min(1.0, b)  # for at least one record in a batch
+    curvature = room * float(rng.choice([0.3, 0.9, 1 - 1e-12])) if bends else 0.0
+    noise = _power(rng, -1, 1.2)
+    bounded = rng.random() < 0.6
+    horizon = int(rng.choice([1, 2, 3, 9 if bounded else 4]))
+    horizon = max(1, min(horizon, int(_FARTHEST * noise / records)))
+    varying = rng.random() < 0.3 and horizon > 1
+    multipliers = [noise * float(rng.choice([1.0, 0.6, 1.5])) for _ in range(horizon)]
+    steps = [eta * float(rng.choice([1.0, 0.5])) for _ in range(horizon)]
+    spread = eta * noise * lipschitz / b
+    domain = dp.L2Ball(spread * _power(rng, -1, 1.1)) if bounded else dp.Everywhere()
+    plan = dp.Plan(
+        records=records,
+        batches=batches,
+        iterations=horizon,
+        step_size=steps if varying else eta,
+        noise_multiplier=multipliers if varying else noise,
+        lipschitz=lipschitz,
+        smoothness=curvature,
+        regularization=alpha,
+        domain=domain,
+        neighboring_relation=relation,
+    )
+    middles = spread * rng.normal(0, 2, records)
+
+    def gradient(k: int) -> Map:
+        if bends and rng.random() < 0.7:
+            return bent(curvature, middles[k], lipschitz)
+        return level(lipschitz * float(rng.choice([-1.0, -1.0, 1.0, 0.3])))
+
+    others = {k: gradient(k) for k in range(1, records)}
+    own = level(lipschitz) if rng.random() < 0.6 else gradient(0)
+    other = level(-lipschitz) if relation == "replace_one" else level(0.0)
+    removed = relation == "add_or_remove_one"
+    datasets = ({0: own, **others}, others if removed else {0: other, **others})
+    corners = (
+        [m + side * lipschitz / curvature for m in middles for side in (-1, 1)] if bends else []
+    )
+    worlds = tuple(
+        _training(plan, data, range(1 if removed and k else 0, records), corners)
+        for k, data in enumerate(datasets)
+    )
+    return Case(f"lawful-{kind}-{relation}-{seed}", plan, worlds)  # type: ignore[arg-type]
+
+
+def plain(kind: str) -> Case:
+    """One step of three records, of which one pushes this way or that and the others do nothing."""
+    plan = dp.Plan(
+        records=3,
+        batches=_batches(kind, 1, 0.999),
+        iterations=1,
+        step_size=1.0,
+        noise_multiplier=1.0,
+        lipschitz=1.0,
+        smoothness=0.0,
+        neighboring_relation="replace_one",
+    )
+    worlds = (
+        _training(plan, {0: level(push), 1: level(0.0), 2: level(0.0)}, range(3), [])
+        for push in (1.0, -1.0)
+    )
+    return Case(f"plain-{kind}", plan, tuple(worlds))  # type: ignore[arg-type]
+
+
+def _power(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(10 ** rng.uniform(low, high))
+
+
+def _batches(kind: str, size: int, mean: float) -> dp.Batches:
+    made: dict[str, Callable[[], dp.Batches]] = {
+        "full": dp.FullBatch,
+        "cyclic": lambda: dp.Cyclic(size),
+        "fixed": lambda: dp.FixedSize(size),
+        "poisson": lambda: dp.Poisson(mean, max_overflow=1.0),
+        "allocation": lambda: dp.RandomAllocation(size, max_overflow=1.0),
+    }
+    return made[kind]()
+
+
+def _training(plan: dp.Plan, data: dict[int, Map], present: range, bends: list[float]) -> Process:
+    """The process of running the plan on these records' gradients."""
+    horizon, b = int(plan.iterations), float(plan.batch_size)
+    eta = plan.step_size.values(0, horizon)
+    sigma = plan.noise_multiplier.values(0, horizon) * plan.lipschitz / b
+    noise = (eta * sigma).tolist()
+    maps: dict[tuple[float, frozenset[int]], Line] = {}
+
+    def step(t: int, batch: frozenset[int]) -> Line:
+        key = (float(eta[t]), batch)
+        if key not in maps:
+            maps[key] = Line(key[0], plan.regularization, b, [data[k] for k in sorted(batch)])
+        return maps[key]
+
+    epochs, done = [], 0
+    while done < horizon:
+        drawn = _epoch(plan, list(present), done, horizon)
+        epochs.append(
+            [
+                (chance, [step(done + k, batch) for k, batch in enumerate(sequence)])
+                for chance, sequence in drawn
+            ]
+        )
+        done += len(drawn[0][1])
+    far = plan.diameter / 2
+    if not math.isfinite(far):
+        drift = float(np.sum(eta)) * plan.lipschitz * plan.records / b
+        far = drift + REACH * math.sqrt(float(np.sum(np.square(noise))))
+    return Process(0.0, -far, far, math.isfinite(plan.diameter), noise, bends, epochs)
+
+
+def _epoch(plan: dp.Plan, present: list[int], done: int, horizon: int):
+    """Sequences of batches with their probabilities: as many steps as are drawn together."""
+    kind, n = plan.batches.kind, plan.records
+    if kind == "full":
+        return [(1.0, [frozenset(present)])]
+    if kind == "cyclic":
+        size = plan.batches.size
+        first = done % math.ceil(n / size) * size
+        return [(1.0, [frozenset(k for k in present if first <= k < first + size)])]
+    if kind == "fixed":
+        subsets = list(itertools.combinations(present, plan.batches.size))
+        return [(1 / len(subsets), [frozenset(s)]) for s in subsets]
+    if kind == "poisson":
+        q = plan.batches.size / n
+        return [(chance, [batch]) for chance, batch in _thinned(_coins(present, q), plan.batch_cap)]
+    return _allocated(plan, present, min(math.ceil(n / plan.batches.size), horizon - done))
+
+
+def _coins(present: list[int], q: float) -> Alternatives:
+    return [
+        (q ** len(s) * (1 - q) ** (len(present) - len(s)), frozenset(s))
+        for size in range(len(present) + 1)
+        for s in itertools.combinations(present, size)
+    ]
+
+
+def _thinned(drawn: Alternatives, cap: float) -> Alternatives:
+    """Batches above the cap are cut to it, every subset as likely as any other."""
+    merged: dict[frozenset[int], float] = {}
+    for chance, batch in drawn:
+        kept = [batch]
+        if len(batch) > cap:
+            kept = [frozenset(s) for s in itertools.combinations(sorted(batch), int(cap))]
+        for each in kept:
+            merged[each] = merged.get(each, 0.0) + chance / len(kept)
+    return [(chance, batch) for batch, chance in merged.items()]
+
+
+def _allocated(plan: dp.Plan, present: list[int], steps: int):
+    """Every record throws itself into one batch of the epoch; the run may end within it."""
+    bins = math.ceil(plan.records / plan.batches.size)
+    found = []
+    for places in itertools.product(range(bins), repeat=len(present)):
+        batches = [
+            frozenset(k for k, p in zip(present, places, strict=True) if p == t)
+            for t in range(steps)
+        ]
+        options = [_thinned([(1.0, batch)], plan.batch_cap) for batch in batches]
+        for choice in itertools.product(*options):
+            chance = math.prod(c for c, _ in choice) / bins ** len(present)
+            found.append((chance, [batch for _, batch in choice]))
+    return found
+
+
+# -- abstract processes -----------------------------------------------------------------------
+
+
+def abstract(seed: int) -> Case:
+    """Random maps of the plan's Lipschitz constant, hits that depend on the place; T up to 3."""
+    rng = np.random.default_rng([seed, 2])
+    kind = list(RELATIONS)[seed % len(RELATIONS)]
+    relation = str(rng.choice(RELATIONS[kind]))
+    records = 60
+    size = int(rng.choice([3, 12, 30]))
+    batches = _batches(kind, size, float(size))
+    horizon, noise = int(rng.integers(1, 4)), _power(rng, -0.7, 1.0)
+    spread = noise / float(batches.batch_size(records))
+    bounded = rng.random() < 0.6
+    plan = dp.Plan(
+        records=records,
+        batches=batches,
+        iterations=horizon,
+        step_size=1.0,
+        noise_multiplier=noise,
+        lipschitz=1.0,
+        smoothness=0.25,
+        regularization=float(rng.choice([0.0, 0.05, 0.6])),
+        domain=dp.L2Ball(spread * _power(rng, -0.5, 1.0)) if bounded else dp.Everywhere(),
+        neighboring_relation=relation,
+    )
+    steps = plan.steps(0, 1, both_worlds=True)
+    c, hit = float(steps.contraction[0]) * (1 - 1e-9), float(steps.shift[0])
+    far = plan.diameter / 2 if bounded else horizon * 2 * hit + REACH * spread * math.sqrt(horizon)
+    knots = np.linspace(-far, far, 7)
+    epochs = _abstract_epochs(plan, rng, knots, c, hit)
+    spreads = [spread] * horizon
+    worlds = tuple(
+        Process(0.0, -far, far, bounded, spreads, knots.tolist(), epochs[k]) for k in (0, 1)
+    )
+    return Case(f"abstract-{kind}-{relation}-{seed}", plan, worlds)  # type: ignore[arg-type]
+
+
+def _random_map(rng: np.random.Generator, knots: Vector, c: float, hit: float) -> Vector:
+    """Values at the knots, no steeper than ``c``; often as steep as allowed, all one way."""
+    steepness = rng.uniform(-1, 1, knots.size - 1) if rng.random() < 0.5 else rng.choice([1.0, 0.6])
+    rises = c * np.diff(knots) * steepness
+    values = np.concatenate([[0.0], np.cumsum(rises)])
+    return values - np.interp(0.0, knots, values) + hit * rng.uniform(-1, 1)
+
+
+def _moved(rng: np.random.Generator, knots: Vector, base: Vector, c: float, most: float) -> Vector:
+    """Another map within ``most`` of the base: a shift by all of it, or by some here and there."""
+    if rng.random() < 0.5:
+        return base + most * float(rng.choice([-1.0, 1.0]))
+    other = _random_map(rng, knots, c, 0.0) + base[knots.size // 2]
+    return np.clip(other, base - most, base + most)
+
+
+def _abstract_epochs(
+    plan: dp.Plan, rng: np.random.Generator, knots: Vector, c: float, hit: float
+) -> tuple[list[Epoch], list[Epoch]]:
+    """The epochs of the two worlds: their steps agree but for the differing record's hits."""
+    kind, horizon = plan.batches.kind, int(plan.iterations)
+    halves = plan.neighboring_relation == "replace_one" and kind in ("poisson", "allocation")
+    period = plan.batches.per_epoch(plan.records)
+    position = int(rng.integers(period))
+    q = plan.inclusion_probability
+
+    def step() -> tuple[Map, Map, Map]:
+        """The step that is not hit, and the hit ones of the two worlds."""
+        base = _random_map(rng, knots, c, hit)
+        one, two = base, _moved(rng, knots, base, c, hit)
+        if halves:
+            one, two = (_moved(rng, knots, base, c, hit / 2) for _ in range(2))
+        return broken(knots, base), broken(knots, one), broken(knots, two)
+
+    drawn = [step() for _ in range(horizon)]
+    if kind in ("full", "cyclic"):
+        hits = [kind == "full" or t % period == position for t in range(horizon)]
+        return tuple(  # type: ignore[return-value]
+            [[(1.0, [each[world] if h else each[0]])] for each, h in zip(drawn, hits, strict=True)]
+            for world in (1, 2)
+        )
+    if kind in ("fixed", "poisson"):
+        apart = step()[0]  # with exchanged records the hit step need not resemble the others
+        missed = [apart if kind == "fixed" and rng.random() < 0.5 else each[0] for each in drawn]
+        return tuple(  # type: ignore[return-value]
+            [
+                [(1 - q, [other]), (q, [each[world]])]
+                for each, other in zip(drawn, missed, strict=True)
+            ]
+            for world in (1, 2)
+        )
+    return tuple(_one_hit_an_epoch(drawn, period, world) for world in (1, 2))  # type: ignore[return-value]
+
+
+def _one_hit_an_epoch(drawn: list[tuple[Map, Map, Map]], period: int, world: int) -> list[Epoch]:
+    epochs: list[Epoch] = []
+    for first in range(0, len(drawn), period):
+        part = drawn[first : first + period]
+        epoch = [
+            (1 / period, [each[world] if t == k else each[0] for t, each in enumerate(part)])
+            for k in range(len(part))
+        ]
+        if len(part) < period:  # the run ends before the record's turn
+            epoch.append((1 - len(part) / period, [each[0] for each in part]))
+        epochs.append(epoch)
+    return epochs
