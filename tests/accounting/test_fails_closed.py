@@ -80,7 +80,7 @@ def test_a_domain_beyond_the_range_of_floats_is_not_free() -> None:
         domain=dp.L2Ball(1e306),
     )
     bounds = dp.account(plan).bounds(DELTA)
-    assert min(bounds.values()) == bounds["composition"] > 25
+    assert bounds["shift"] >= bounds["composition"] > 25
 
 
 @pytest.mark.parametrize("steps", [[], [(math.nan, 0.0, 3)], [(1.0, math.inf, 3)]])
@@ -277,7 +277,7 @@ def test_fixed_size_batches_in_a_domain_without_bounds(radius: float, noise: Any
         domain=dp.L2Ball(radius),
     )
     bounds = dp.account(plan).bounds(DELTA)
-    assert min(bounds.values()) == bounds["composition"]
+    assert bounds["shift"] >= bounds["composition"] > 1
 
 
 def test_a_lower_bound_of_shown_iterates_knows_the_domain() -> None:
