@@ -279,7 +279,10 @@ def _contradictions(recorded: dict[str, Any], plan: Plan, stated: Mapping[str, A
 def _same(one: Any, other: Any) -> bool:
     if one is None or other is None or isinstance(one, str) or isinstance(other, str):
         return one is other or bool(one == other)
-    return bool(np.asarray(one).tolist() == np.asarray(other).tolist())
+    try:
+        return bool(np.asarray(one).tolist() == np.asarray(other).tolist())
+    except ValueError:  # lists of unequal length in a list
+        return False
 
 
 # -- the claims ------------------------------------------------------------------------------------

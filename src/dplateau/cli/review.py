@@ -187,9 +187,8 @@ def new(
     from dplateau.certificate.files import check_file, write_file
     from dplateau.certificate.sign import fingerprint, new_key
 
-    public_file = file.with_name(f"{file.name}.pub")
-    for path in (file, public_file):
-        check_file(path, force=False)
+    check_file(file, force=False)
+    public_file = check_file(file.with_name(f"{file.name}.pub"), force=False)
     secret = None
     if passphrase:
         secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)

@@ -208,6 +208,8 @@ class Survival:
             return math.inf
         if self.shrinkage == 1.0:
             return 0.0 if steps > 1 else 1.0
+        if self.shrinkage < _NO_RATE:
+            return math.inf
         log_c = math.log1p(-self.shrinkage)
         apart = self.drift * self.period / -math.expm1(self.period * log_c)
         start = min(self.diameter, apart)
