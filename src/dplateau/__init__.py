@@ -36,6 +36,7 @@ _LAZY = {
     "PrivateLinearRegression": "dplateau.estimators",
     "PrivateLinearSVC": "dplateau.estimators",
     "PrivateQuantileRegressor": "dplateau.estimators",
+    "PrivateSearch": "dplateau.estimators",
     "Certificate": "dplateau.certificate.record",
     "audit": "dplateau.auditing",
     "Ledger": "dplateau.ledger",

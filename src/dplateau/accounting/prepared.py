@@ -8,6 +8,7 @@ as privacy loss distributions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,12 @@ from dplateau.accounting.bounds.base import Chosen
 from dplateau.accounting.bounds.composition import composition
 from dplateau.accounting.guarantee import Guarantee
 from dplateau.accounting.privacy_loss.composed import GridLaw
-from dplateau.accounting.privacy_loss.conversions import check_delta, check_epsilon
+from dplateau.accounting.privacy_loss.conversions import (
+    check_delta,
+    check_epsilon,
+    gdp_epsilon,
+    gdp_of,
+)
 from dplateau.accounting.privacy_loss.distribution import gaussian_law
 from dplateau.accounting.privacy_loss.profiles import (
     Composed,
@@ -26,13 +32,49 @@ from dplateau.accounting.privacy_loss.profiles import (
     WithFailure,
 )
 from dplateau.accounting.privacy_loss.sampled import StepLaws
-from dplateau.errors import non_negative
+from dplateau.errors import PlanError, non_negative, positive
+from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
 _REFERENCES = (1e-9, 1e-6, 1e-3)  # deltas whose best bounds are looked at for a given epsilon
+LEVELS = 10  # halvings of the bounds: up to 512 times too wide
+_TREE_SHARE = 0.7  # of mu**2
+_ATTEMPTS = 12
 _POINTS = 20_000  # of a privacy loss distribution, over the losses that matter
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much privacy a look at the columns may cost, and under which relation.
+
+    See docs/theory.md#section-17.
+
+    Parameters
+    ----------
+    mu : float
+        The Gaussian privacy of both releases together.
+    relation : str
+        The neighbouring relation.
+    """
+
+    mu: float
+    relation: str
+
+    def noise(self, columns: int) -> tuple[float, float]:
+        """Standard deviations on every count of the trees, and on every sum of moments.
+
+        A record is in one bin per column and level, so that it changes the counts by
+        ``sqrt(columns * LEVELS)`` if it comes or goes and by ``sqrt(2)`` times that if it is
+        replaced. Its ``(v, v**2 - 1/2)`` has norm at most ``sqrt(5/4)`` per column, and a replaced
+        one moves a sum by twice that.
+        """
+        mu = positive("mu", self.mu)
+        replaced = self.relation == REPLACE_ONE
+        tree = math.sqrt((2 if replaced else 1) * columns * LEVELS)
+        moments = (2 if replaced else 1) * math.sqrt(1.25 * columns)
+        return tree / (mu * math.sqrt(_TREE_SHARE)), moments / (mu * math.sqrt(1 - _TREE_SHARE))
 
 
 def account_prepared(plan: Plan, mu: float, delta: float = 1e-6) -> Guarantee:
@@ -51,6 +93,29 @@ def account_prepared(plan: Plan, mu: float, delta: float = 1e-6) -> Guarantee:
     """
     mu = non_negative("mu", mu)
     return PreparedGuarantee(plan, check_delta(delta), mu)
+
+
+def plan_beside(planned: Callable[[float], Plan], mu: float, epsilon: float, delta: float) -> Plan:
+    """The plan for what a release of Gaussian privacy ``mu`` leaves of a budget.
+
+    See docs/theory.md#section-17.
+
+    ``planned`` makes a plan for an epsilon at ``delta``.
+    """
+    rest = gdp_of(epsilon, delta) ** 2 - mu**2
+    price = gdp_epsilon(math.sqrt(max(rest, 0.0)), delta)
+    for _ in range(_ATTEMPTS):
+        if not price > 0:
+            break
+        plan = planned(price)
+        total = account_prepared(plan, mu, delta).epsilon(delta)
+        if total <= epsilon:
+            return plan
+        price *= max(0.5, 0.999 * epsilon / total)  # sampled batches have no Gaussian's profile
+    raise PlanError(
+        f"epsilon={epsilon:g} at delta={delta:g} leaves nothing to train with after the scaling. "
+        "Give a larger budget, or scaling='public'."
+    )
 
 
 @dataclass(frozen=True)
@@ -164,4 +229,4 @@ def _epsilon(price: Price, delta: float) -> float:
     return value if value >= 0 else math.inf  # NaN fails closed
 
 
-__all__ = ["PreparedGuarantee", "account_prepared", "beside"]
+__all__ = ["LEVELS", "PreparedGuarantee", "Spread", "account_prepared", "beside", "plan_beside"]

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplateau.accounting.bounds.base import Bound, Chosen
-from dplateau.accounting.guarantee import Guarantee
-from dplateau.accounting.prepared import account_prepared
+from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.composed import GridLaw
 from dplateau.accounting.privacy_loss.conversions import check_delta
 from dplateau.accounting.selection import ORDERS, Profile, Selection, deep_enough
@@ -32,26 +31,18 @@ SELECTION = "selection"
 MOST_CANDIDATES = 256
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One plan that a trial may run, after a release of Gaussian privacy ``prepared``.
+def plan_profile(plan: Plan, delta: float, mean: float) -> Profile:
+    """The privacy profile of a plan, down to ``delta``, for a search of ``mean`` trials.
 
     See docs/theory.md#section-16.
     """
-
-    plan: Plan
-    prepared: float = 0.0
-
-    def profile(self, delta: float, mean: float) -> Profile:
-        """Its privacy profile, down to ``delta``."""
-        guarantee = account_prepared(self.plan, self.prepared, delta)
-        top = guarantee.epsilon(delta)
-        prices = [guarantee.winner(d)[0].price for d in {delta, min(delta * 1e3, 0.1), 1e-2 / mean}]
-        return Profile.tabulated(
-            lambda epsilons: np.min([price.profile(epsilons) for price in prices], axis=0),
-            top,
-            guarantee.rdp(ORDERS),
-        )
+    guarantee = account(plan, delta)
+    prices = [guarantee.winner(d)[0].price for d in {delta, min(delta * 1e3, 0.1), 1e-2 / mean}]
+    return Profile.tabulated(
+        lambda epsilons: np.min([price.profile(epsilons) for price in prices], axis=0),
+        guarantee.epsilon(delta),
+        guarantee.rdp(ORDERS),
+    )
 
 
 @dataclass(frozen=True)
@@ -64,7 +55,7 @@ class Search:
     ----------
     trials : Trials
         The law of the number of trials.
-    candidates : tuple of Candidate
+    candidates : tuple of Plan
         What a trial may run, each equally likely; all under one neighbouring relation.
     score_sensitivity, score_noise : float
         By how much one record can change a score, and the standard deviation of its noise.
@@ -77,13 +68,13 @@ class Search:
     >>> from dplateau.accounting.trials import NegativeBinomial
     >>> plan = dp.Plan(records=1000, batches=dp.FullBatch(), iterations=100, step_size=1.0,
     ...                noise_multiplier=100.0, lipschitz=1.0, smoothness=0.25)
-    >>> search = Search(NegativeBinomial(1.0, 0.2), (Candidate(plan),), 1.0, 10.0, 0.2)
+    >>> search = Search(NegativeBinomial(1.0, 0.2), (plan,), 1.0, 10.0, 0.2)
     >>> round(search.guarantee(plan, 1e-6).epsilon(1e-6), 2)
     1.12
     """
 
     trials: Trials
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Plan, ...]
     score_sensitivity: float
     score_noise: float
     validation: float
@@ -97,7 +88,7 @@ class Search:
                 f"a search has 1 to {MOST_CANDIDATES} candidates; found {len(self.candidates)}. "
                 "Leave out those that public knowledge speaks against."
             )
-        relations = {each.plan.neighboring_relation for each in self.candidates}
+        relations = {each.neighboring_relation for each in self.candidates}
         if len(relations) > 1:
             raise PlanError(f"all candidates must have one relation; found {sorted(relations)}.")
         non_negative("score_sensitivity", self.score_sensitivity)
@@ -115,14 +106,14 @@ class Search:
         if delta not in self._selections:
             deep = deep_enough(delta, self.trials)
             mean = self.trials.mean
-            trained = Profile.mixture([each.profile(deep, mean) for each in self.candidates])
+            trained = Profile.mixture([plan_profile(each, deep, mean) for each in self.candidates])
             scored = Profile.gaussian(self.score_mu, deep)
             self._selections[delta] = Selection(self.trials, (trained, scored))
         return self._selections[delta]
 
     def guarantee(self, plan: Plan, delta: float) -> Guarantee:
         """What it costs to release the best trial, which ran ``plan``."""
-        if all(plan != each.plan for each in self.candidates):
+        if plan not in self.candidates:
             raise PlanError("the plan that was run is none of the search's candidates.")
         return SearchGuarantee(plan, check_delta(delta), self)
 
@@ -130,9 +121,7 @@ class Search:
         """The facts as plain JSON values."""
         return {
             "trials": self.trials.to_dict(),
-            "candidates": [
-                {"plan": each.plan.to_dict(), "prepared": each.prepared} for each in self.candidates
-            ],
+            "candidates": [each.to_dict() for each in self.candidates],
             "score_sensitivity": float(self.score_sensitivity),
             "score_noise": float(self.score_noise),
             "validation": float(self.validation),
@@ -143,10 +132,7 @@ class Search:
         """The inverse of `to_dict`."""
         return cls(
             trials_from_dict(stored["trials"]),
-            tuple(
-                Candidate(Plan.from_dict(each["plan"]), non_negative("prepared", each["prepared"]))
-                for each in stored["candidates"]
-            ),
+            tuple(Plan.from_dict(each) for each in stored["candidates"]),
             stored["score_sensitivity"],
             stored["score_noise"],
             stored["validation"],
@@ -262,4 +248,4 @@ class SearchGuarantee(Guarantee):
         return np.full_like(np.atleast_1d(np.asarray(alphas, dtype=np.float64)), math.inf)
 
 
-__all__ = ["SELECTION", "Candidate", "Search", "SearchGuarantee"]
+__all__ = ["SELECTION", "Search", "SearchGuarantee", "plan_profile"]

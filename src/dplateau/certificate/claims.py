@@ -22,6 +22,7 @@ from dplateau.accounting.guarantee import RELEASE_EPSILON, Guarantee, account
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.accounting.rounding import rounding_charge
 from dplateau.certificate import wording
+from dplateau.certificate.bought import Bought
 from dplateau.errors import PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, RELATIONS
 from dplateau.plan.plan import Plan
@@ -42,6 +43,7 @@ def record(
     model: dict[str, Any],
     versions: dict[str, str],
     counting: Counting | None = None,
+    bought: Bought | None = None,
     remarks: Sequence[str] = (),
     with_lower_bound: bool = False,
 ) -> dict[str, Any]:
@@ -59,20 +61,23 @@ def record(
         Package versions, from `versions`.
     counting : Counting, optional
         How ``plan.records`` was found, where it is no public fact.
+    bought : Bought, optional
+        What else was bought with the same budget: the choice among candidates, the scaling.
     remarks : sequence of str
         What the issuer adds, and nobody can check.
     with_lower_bound : bool
         State what no proof can go below as well; it costs more than all the rest.
     """
-    counting = counting or Counting()
+    counting, bought = counting or Counting(), bought or Bought()
     if counting.count and plan.neighboring_relation != ADD_OR_REMOVE_ONE:
         raise PlanError(
             f"a private count of records belongs to {ADD_OR_REMOVE_ONE!r}; found "
             f"{plan.neighboring_relation!r}, where their number is public."
         )
-    guarantee = account(plan, counting.training_delta(delta))
+    guarantee = bought.guarantee(plan, counting.training_delta(delta))
     epsilon = counting.epsilon(guarantee)
     attack = _attack(guarantee, counting)
+    with_lower_bound = with_lower_bound and bought.search is None  # a run's is none of a search's
     seeded = run["seeded"]
     count = counting.count
     found = {
@@ -85,16 +90,17 @@ def record(
         and not seeded
         and not wording.unfit(plan.records, delta),
         "guarantee": _guarantee(guarantee, counting, epsilon, delta, with_lower_bound),
-        "relations": _relations(plan, epsilon, delta),
+        "relations": _relations(plan, epsilon, delta, others=not bought),
         "rounding": _rounding(plan, model["shape"], epsilon, delta),
         "attack": attack,
         "run": {**run, "reproducibility": wording.reproducibility(seeded=seeded)},
-        "covered": list(wording.covered(plan, count)),
+        "covered": [*wording.covered(plan, count), *bought.covered()],
         "not_covered": list(wording.not_covered(plan, count, planned=counting.budget > 0)),
         "plan": plan.to_dict(),
         "plan_fingerprint": plan.fingerprint(),
         "model": model,
         "versions": versions,
+        **bought.sections(plan, counting.training_delta(delta)),
     }
     if count is not None:
         found["count"] = counting.to_dict(guarantee, delta)
@@ -238,10 +244,13 @@ def _constants(plan: Plan) -> dict[str, Any]:
     return {name: amount(value) for name, value in numbers.items()}
 
 
-def _relations(plan: Plan, epsilon: float, delta: float) -> dict[str, Any]:
-    """Epsilon under every neighbouring relation that this plan's batches admit."""
+def _relations(plan: Plan, epsilon: float, delta: float, *, others: bool) -> dict[str, Any]:
+    """Epsilon under every neighbouring relation that this plan's batches admit.
+
+    What else was bought has its sensitivity under the plan's own relation alone.
+    """
     found = {plan.neighboring_relation: amount(epsilon)}
-    for relation in plan.batches.relations:
+    for relation in plan.batches.relations if others else ():
         if relation == plan.neighboring_relation:
             continue
         try:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dplateau._json import digest, loads
 from dplateau.certificate import claims, disk
 from dplateau.certificate import verify as verification
+from dplateau.certificate.bought import Bought
 from dplateau.certificate.claims import KIND, SCHEMA, Counting, fingerprint
 from dplateau.certificate.files import write_file
 from dplateau.certificate.verify import Check, Verification
@@ -97,6 +98,7 @@ class Certificate:
         delta: float,
         *,
         counting: Counting | None = None,
+        bought: Bought | None = None,
         facts: Mapping[str, Any] | None = None,
         remarks: Sequence[str] = (),
         with_lower_bound: bool = False,
@@ -111,6 +113,8 @@ class Certificate:
             The ``delta`` at which ``epsilon`` is stated.
         counting : Counting, optional
             How ``plan.records`` was found, where it is the result of a private count.
+        bought : Bought, optional
+            What else was bought with the same budget.
         facts : mapping, optional
             What the model's predictions depend on beside weights and plan: the name of its
             ``estimator``, the ``target_bounds`` of a regression.
@@ -137,6 +141,7 @@ class Certificate:
             },
             versions=claims.versions(),
             counting=counting,
+            bought=bought,
             remarks=remarks,
             with_lower_bound=with_lower_bound,
         )
@@ -208,6 +213,11 @@ class Certificate:
     def counting(self) -> Counting:
         """How the number of records was found; empty where a public bound was stated."""
         return Counting.from_record(self.to_dict())
+
+    @property
+    def bought(self) -> Bought:
+        """What else was bought with the same budget; empty where nothing was."""
+        return Bought.from_record(self.to_dict())
 
     @property
     def statement(self) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from dplateau._json import digest
 from dplateau.certificate import claims
+from dplateau.certificate.bought import Bought
 from dplateau.certificate.claims import Counting
 from dplateau.certificate.deadline import OutOfTime, deadline
 from dplateau.certificate.model_file import NAMES
@@ -147,7 +148,13 @@ def _examine(record: dict[str, Any], model: Any, found: list[Check]) -> dict[str
     except PlanError as trouble:
         found.append(Check("count", False, f"not a count that dplateau makes ({_why(trouble)})"))
         return None
-    again = _recomputed(record, plan, counting)
+    try:
+        bought = Bought.from_record(record)
+        bought.check(plan)
+    except _NO_PLAN as trouble:
+        found.append(Check("bought", False, f"nothing that dplateau sells ({_why(trouble)})"))
+        return None
+    again = _recomputed(record, plan, counting, bought)
     found += _compared(record, again)
     found += model_checks(record, plan, model)
     if record.get("remarks"):
@@ -288,7 +295,9 @@ def _same(one: Any, other: Any) -> bool:
 # -- the claims ------------------------------------------------------------------------------------
 
 
-def _recomputed(record: dict[str, Any], plan: Plan, counting: Counting) -> dict[str, Any]:
+def _recomputed(
+    record: dict[str, Any], plan: Plan, counting: Counting, bought: Bought
+) -> dict[str, Any]:
     """The record that these facts give, all of it computed and worded here."""
     facts = ("iterations_run", "noise_source", "seeded", "grid")
     return claims.record(
@@ -298,6 +307,7 @@ def _recomputed(record: dict[str, Any], plan: Plan, counting: Counting) -> dict[
         model=record["model"],
         versions=record["versions"],
         counting=counting,
+        bought=bought,
         remarks=record.get("remarks", ()),
         with_lower_bound="lower_bound" in record["guarantee"],
     )

@@ -26,6 +26,8 @@ THEOREMS = {
     "shift": "Amplification by iteration: hidden intermediate models and contracting steps blur "
     "what early steps learned (theory, sections 4 and 5; Altschuler and Talwar 2022; Bok, Su and "
     "Altschuler 2024).",
+    "selection": "Private selection: the best of a random number of trials, none of the others "
+    "being shown (theory, section 16; Liu and Talwar 2019; Papernot and Steinke 2022).",
     "forgetting": "Forgetting: two runs from any two starting points meet after enough noisy "
     "steps, so only the last ones count (theory, section 6).",
     "patterns": "Hidden hits: the noise of later steps covers in which of the earlier ones a "

@@ -60,6 +60,7 @@ _FAMILIES = (
     "explore",
     "ledger",
     "review",
+    "search",
     "train",
 )
 

@@ -118,6 +118,20 @@ def train(
     quantile: Annotated[
         float | None, typer.Option(help="With --model quantile: which one; 0.5.")
     ] = None,
+    scaling: Annotated[
+        str,
+        typer.Option(
+            help="Whether a share of the budget buys narrower bounds for numbers: standard, public "
+            "(the schema's as they are), or auto: where rows are many enough."
+        ),
+    ] = "auto",
+    search: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Choose a setting privately, out of the same budget: radius=0.5,1,2,4. May be "
+            "repeated. `dplateau search` has more to say."
+        ),
+    ] = None,
     separator: Separator = None,
     header: Header = False,
     ledger: Annotated[
@@ -143,6 +157,7 @@ def train(
     """Train a private model on a table; write it with its certificate, and nothing private."""
     from dplateau.certificate import wording
     from dplateau.cli.ledger import held_back
+    from dplateau.cli.search import parsed_grid
     from dplateau.tables.encoding import columns_used, load_schema
     from dplateau.tables.reading import read_table
     from dplateau.tables.table_model import TableModel
@@ -172,6 +187,8 @@ def train(
             model=model,
             reservation=reservation,
             checkpoint=checkpoint,
+            scaling=scaling,
+            search=None if not search else {"param_grid": parsed_grid(search)},
             epsilon=epsilon,
             delta=delta,
             neighboring_relation=relation,

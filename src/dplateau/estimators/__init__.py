@@ -2,6 +2,7 @@
 
 from dplateau.estimators.classification import PrivateLinearSVC, PrivateLogisticRegression
 from dplateau.estimators.regression import PrivateLinearRegression, PrivateQuantileRegressor
+from dplateau.estimators.search import PrivateSearch
 from dplateau.estimators.surroundings import PrivacyWarning
 
 _NOT_FINITE = (
@@ -23,4 +24,5 @@ __all__ = [
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateQuantileRegressor",
+    "PrivateSearch",
 ]

@@ -20,8 +20,10 @@ from sklearn.utils.validation import (
 )
 
 from dplateau._validate import non_negative, positive, whole
-from dplateau.accounting.guarantee import WEAK_EPSILON, account
+from dplateau.accounting.guarantee import WEAK_EPSILON
+from dplateau.accounting.prepared import plan_beside
 from dplateau.accounting.record_count import PrivateCount
+from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.inputs import in_parameters, refuse_unreadable, refuse_unreleasable
@@ -130,6 +132,8 @@ class PrivateLinearModel(BaseEstimator):
     random_state: Any = None
     progress: bool = False
 
+    _bought = Bought()  # what was bought before the fit, with the same budget (no parameter)
+
     # -- before any data ------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
@@ -150,33 +154,40 @@ class PrivateLinearModel(BaseEstimator):
             epsilon = None if epsilon is None else count.epsilon_left(epsilon)
             delta = count.delta_left(delta)  # type: ignore[arg-type]
         steps = self._steps(n_samples, batches)
-        try:
-            return suggest_plan(
-                self._loss(),
-                n_samples,
-                n_features,
-                data_norm=self.data_norm,  # type: ignore[arg-type]
-                epsilon=epsilon,
-                delta=delta,
-                noise_multiplier=self.noise_multiplier,
-                neighboring_relation=self.neighboring_relation,
-                likely_records=likely_records,
-                domain=None if self.radius is None else L2Ball(self.radius),
-                regularization=self.alpha,
-                l1=self.l1,
-                batches=batches,
-                iterations=steps,
-                step_size=self.learning_rate,
-                hidden_state=self.hidden_state,
-            )
-        except PlanError as refusal:
-            raise PlanError(in_parameters(str(refusal), endless=steps == math.inf)) from None
+
+        def planned(price: float | None) -> Plan:
+            try:
+                return suggest_plan(
+                    self._loss(),
+                    n_samples,
+                    n_features,
+                    data_norm=self.data_norm,  # type: ignore[arg-type]
+                    epsilon=price,
+                    delta=delta,
+                    noise_multiplier=self.noise_multiplier,
+                    neighboring_relation=self.neighboring_relation,
+                    likely_records=likely_records,
+                    domain=None if self.radius is None else L2Ball(self.radius),
+                    regularization=self.alpha,
+                    l1=self.l1,
+                    batches=batches,
+                    iterations=steps,
+                    step_size=self.learning_rate,
+                    hidden_state=self.hidden_state,
+                )
+            except PlanError as refusal:
+                raise PlanError(in_parameters(str(refusal), endless=steps == math.inf)) from None
+
+        look = self._bought.scaling
+        if look is None or epsilon is None:
+            return planned(epsilon)
+        return plan_beside(planned, look.mu, epsilon, delta)  # type: ignore[arg-type]
 
     def explain(self, n_samples: int, n_features: int) -> str:
         """What `fit` would do on data of this shape, and what it would cost, in words."""
         plan = self.plan(n_samples, n_features)
         counting = self._counting()
-        guarantee = account(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
+        guarantee = self._bought.guarantee(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
         counted = ""
         if counting.count is not None:
             counted = (
@@ -281,6 +292,7 @@ class PrivateLinearModel(BaseEstimator):
             released,
             self.delta,  # type: ignore[arg-type]
             counting=counting,
+            bought=self._bought,
             facts=self._facts(),
         )
         if options.reservation is not None:  # entered first, then shown
@@ -289,6 +301,13 @@ class PrivateLinearModel(BaseEstimator):
         self.certificate_, self.weights_ = certificate, released.weights
         self.budget_ = COPIES.budget(self)
         self.budget_.spend(certificate.epsilon)
+
+    def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Validated targets as the loss takes them."""
+        return y
+
+    def _settle(self) -> None:
+        """What a fitted estimator has beside its weights and its plan."""
 
     def _facts(self) -> dict[str, Any]:
         """What predictions depend on beside the weights and the plan, for the certificate."""

@@ -74,13 +74,19 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             Keep a private resume file there: see `dplateau.release`.
         """
         self._check_facts()
-        labels = self._labels()
+        self._labels()
         X, y = self._records(X, y)
+        self._train(X, self._targets(y), FitOptions(reservation, checkpoint))
+        self._settle()
+        return self
+
+    def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
         if which_exist(y).any():
             check_classification_targets(present(y))
-        self._train(X, y, FitOptions(reservation, checkpoint))
-        self.classes_ = np.array(labels)
-        return self
+        return y
+
+    def _settle(self) -> None:
+        self.classes_ = np.array(self._labels())
 
     # Read off the certified weights each time: what predicts cannot differ from what was hashed.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from dplateau.errors import PlanError, as_number
@@ -65,12 +66,17 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             Keep a private resume file there: see `dplateau.release`.
         """
         self._check_facts()
-        middle, half = self._range()
+        self._range()
         X, y = self._records(X, y)
+        self._train(X, self._targets(y), FitOptions(reservation, checkpoint))
+        return self
+
+    def _targets(self, y: NDArray[Any]) -> Array:
+        """In [-1, 1], clipped to the bounds; NaN where there is no finite target."""
+        middle, half = self._range()
         targets = as_numbers(y)
         targets = np.where(np.isfinite(targets), (targets - middle) / half, np.nan)
-        self._train(X, np.clip(targets, -1.0, 1.0), FitOptions(reservation, checkpoint))
-        return self
+        return np.clip(targets, -1.0, 1.0)
 
     def _facts(self) -> dict[str, Any]:
         return {**super()._facts(), "target_bounds": [float(bound) for bound in self.target_bounds]}  # type: ignore[union-attr]

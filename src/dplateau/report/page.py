@@ -28,6 +28,7 @@ from dplateau._json import number
 from dplateau.auditing.reading import read_audit
 from dplateau.auditing.result import VIOLATED, AuditResult
 from dplateau.certificate import disk, sign, wording
+from dplateau.certificate.bought import Bought
 from dplateau.certificate.files import CERTIFICATE, MODEL, REPORT, check_file, write_file
 from dplateau.certificate.model_file import LARGEST, read_document
 from dplateau.certificate.record import Certificate, Check, Counting
@@ -337,8 +338,11 @@ def _pictures(verification: Verification, plan: Plan) -> str:
         verification.delta,
         Counting.from_record(verification.record),
         verification.record["run"]["iterations_run"],
+        Bought.from_record(verification.record),
     )
-    return "\n".join(map(_figure, (epsilon_picture(facts), tradeoff_picture(facts))))
+    # a search has no training length of its own
+    lengths = () if facts.bought.search is not None else (epsilon_picture(facts),)
+    return "\n".join(map(_figure, (*lengths, tradeoff_picture(facts))))
 
 
 def _figure(picture: Picture) -> str:

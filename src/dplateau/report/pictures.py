@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dplateau.accounting import published
-from dplateau.accounting.guarantee import account
 from dplateau.accounting.lower.lower import lower_bound
 from dplateau.certificate import wording
+from dplateau.certificate.bought import Bought
 from dplateau.certificate.claims import Counting
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
@@ -41,6 +41,7 @@ class Drawn(NamedTuple):
     delta: float
     counting: Counting
     steps_run: int
+    bought: Bought = Bought()
 
 
 def epsilon_picture(facts: Drawn) -> Picture:
@@ -77,7 +78,8 @@ def _moral(here: float, at_the_end: float, length: int) -> str:
 def tradeoff_picture(facts: Drawn) -> Picture:
     """True-positive against false-positive rate of the best attack on one record."""
     false_alarms: list[float] = np.unique(np.r_[np.geomspace(1e-4, 1.0, 61), 0.01]).tolist()
-    found = facts.counting.found(account(facts.plan), false_alarms)
+    left = facts.counting.training_delta(facts.delta)
+    found = facts.counting.found(facts.bought.guarantee(facts.plan, left), false_alarms)
     caption = (
         "No attack can lie above the solid line. The closer it is to guessing, the less the model "
         "tells about any one record."
@@ -105,7 +107,10 @@ def _bounds(facts: Drawn, iterations: int, *, beside: bool) -> dict[str, float]:
     delta = facts.counting.training_delta(facts.delta)
     counted = 0.0 if facts.counting.count is None else facts.counting.count.epsilon
     plan = facts.plan.replace(iterations=iterations)
-    found = {name: counted + value for name, value in account(plan).bounds(delta).items()}
+    found = {
+        name: counted + value
+        for name, value in facts.bought.guarantee(plan, delta).bounds(delta).items()
+    }
     found[_REPORTED] = min(found.values())
     found["paper"] = found["lower"] = math.nan
     if beside:

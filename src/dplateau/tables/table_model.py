@@ -16,13 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau import estimators
+from dplateau.accounting.prepared import Spread
+from dplateau.certificate.bought import Bought
 from dplateau.certificate.files import CERTIFICATE, MODEL, Place, reserved
 from dplateau.certificate.model_file import FORMAT, read_document
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.tables import MODELS
 from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
-from dplateau.tables.encoding import PublicTableEncoder, load_schema
+from dplateau.tables.encoding import PublicTableEncoder, columns_of, columns_used, load_schema
+from dplateau.tables.scaling import bought_mu, rescaled, scaled_columns, usual_norm
 
 if TYPE_CHECKING:
     from dplateau.ledger import Reservation
@@ -51,6 +55,8 @@ class TableModel:
         *,
         rows: str = "auto",
         model: str | None = None,
+        scaling: str = "auto",
+        search: Mapping[str, Any] | None = None,
         reservation: Reservation | None = None,
         checkpoint: str | Path | None = None,
         **options: Any,
@@ -72,6 +78,13 @@ class TableModel:
             How rows are scaled: see `PublicTableEncoder`.
         model : {"logistic", "svm", "linear", "quantile"}, optional
             Another estimator for such a column.
+        scaling : {"auto", "public", "standard"}
+            Whether a share of the budget buys narrower bounds for the numbers: "standard" does,
+            "public" keeps the schema's, "auto" does where the number of rows is public and their
+            noise small against it. After a ``search`` none is bought.
+        search : mapping, optional
+            Arguments of `PrivateSearch`, its ``param_grid`` among them: the settings are chosen
+            privately, with the same budget.
         reservation : Reservation, optional
             Budget that a ledger holds back for this training: see `dplateau.Ledger`.
         checkpoint : path, optional
@@ -79,18 +92,31 @@ class TableModel:
         **options
             Parameters of the estimator: ``epsilon``, ``delta`` and so on.
         """
-        encoder, column = _split(load_schema(schema), target, rows)
-        estimator = _estimator_for(column, model, data_norm=encoder.data_norm, **options)
+        facts = load_schema(schema)
+        facts, bought, clipped = _scaled(facts, table, target, scaling, search, options)
+        encoder, column = _split(facts, target, rows)
+        budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
+        estimator = _estimator_for(column, model, data_norm=encoder.data_norm * clipped, **options)
+        estimator._bought = bought
         cells = table.column(target) if hasattr(table, "column") else table[target]
         features = encoder.transform(table)
         if features.shape[0] == 0:
             raise DataError("the table has no rows to train on. Check that it is the right file.")
-        estimator.fit(
-            features,
-            column.targets(cells),
-            reservation=None if reservation is None else reservation.confirming(),
-            checkpoint=checkpoint,
-        )
+        if search is None:
+            estimator.fit(
+                features,
+                column.targets(cells),
+                reservation=None if reservation is None else reservation.confirming(),
+                checkpoint=checkpoint,
+            )
+        else:
+            if checkpoint is not None or reservation is not None:
+                raise PlanError(
+                    "a search keeps no resume file, and its winner's plan is not known when a "
+                    "ledger wants to hear it. Enter its certificate in the ledger afterwards."
+                )
+            chooser = estimators.PrivateSearch(estimator, **search, **budget)
+            estimator = chooser.fit(features, column.targets(cells)).best_estimator_
         trained = cls(estimator, encoder, target)
         estimator.certificate_ = estimator.certificate_.bound_to(trained.to_dict())
         if reservation is not None:  # entered first, then shown
@@ -205,6 +231,34 @@ class TableModel:
         model.certificate_, model.plan_ = certificate, certificate.plan
         model.n_iter_ = int(certificate.plan.iterations)
         return cls(model, encoder, stored["target"])
+
+
+def _scaled(
+    schema: dict[str, Any],
+    table: Any,
+    target: str,
+    scaling: str,
+    search: Any,
+    options: Mapping[str, Any],
+) -> tuple[dict[str, Any], Bought, float]:
+    """The schema with bounds bought for its numbers, what they cost, and the usual row length."""
+    relation = options.get("neighboring_relation", REPLACE_ONE)
+    columns = scaled_columns(schema, target) if target in schema["columns"] else []
+    cells = columns_of(table)
+    public = relation != ADD_OR_REMOVE_ONE
+    rows = len(cells[columns[0].name]) if columns and columns[0].name in cells and public else None
+    records = options.get("records") or rows or 0
+    if search is not None and scaling == "standard":
+        raise PlanError("a search after a private scaling is not priced. Leave one of them out.")
+    kind = "public" if search is not None and scaling == "auto" else scaling
+    mu = bought_mu(kind, len(columns), records, relation, options.get("epsilon"), options["delta"])
+    if mu == 0 or any(each.name not in cells for each in columns):
+        return schema, Bought(), 1.0
+    look = Spread(mu, relation)
+    narrowed = rescaled(schema, columns, cells, look, options.get("random_state"))
+    used = [name for name in columns_used(schema) if name != target]
+    clipped = usual_norm(len(used), len(columns))
+    return narrowed, Bought(scaling=look, columns=len(columns)), clipped
 
 
 def _split(schema: dict[str, Any], target: str, rows: str) -> tuple[PublicTableEncoder, Column]:

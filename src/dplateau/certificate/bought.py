@@ -1,0 +1,111 @@
+"""What else a budget paid for beside the training: the choice among candidates, the scaling.
+
+Issuing and verifying both read it here, so that they price the same things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dplateau.accounting.guarantee import Guarantee, account
+from dplateau.accounting.prepared import Spread, account_prepared
+from dplateau.accounting.search import Search
+from dplateau.errors import PlanError, positive, whole
+from dplateau.plan.plan import Plan
+
+_LOOK = "noisy counts and moments"
+
+
+@dataclass(frozen=True)
+class Bought:
+    """The parts of a release that were bought with the same budget as the training.
+
+    Parameters
+    ----------
+    search : Search, optional
+        The private selection that the model is the winner of.
+    scaling : Spread, optional
+        The private look at the columns that their bounds were drawn in by.
+    columns : int
+        How many columns it looked at.
+    """
+
+    search: Search | None = None
+    scaling: Spread | None = None
+    columns: int = 0
+
+    def __post_init__(self) -> None:
+        if self.search is not None and self.scaling is not None:
+            raise PlanError("a search after a private scaling is not priced. Choose one of them.")
+
+    def __bool__(self) -> bool:
+        return self.search is not None or self.scaling is not None
+
+    def check(self, plan: Plan) -> None:
+        """Refuse what does not belong to this plan."""
+        if self.search is not None and plan not in self.search.candidates:
+            raise PlanError("the plan that was run is none of the search's candidates.")
+        if self.scaling is not None and self.scaling.relation != plan.neighboring_relation:
+            raise PlanError("the scaling is private under another relation than the training.")
+
+    def guarantee(self, plan: Plan, delta: float) -> Guarantee:
+        """The price of the model and of all that was bought with it."""
+        self.check(plan)
+        if self.search is not None:
+            return self.search.guarantee(plan, delta)
+        if self.scaling is not None:
+            return account_prepared(plan, self.scaling.mu, delta)
+        return account(plan, delta)
+
+    def sections(self, plan: Plan, delta: float) -> dict[str, Any]:
+        """What a record holds of it, by name; ``delta`` is the training's."""
+        found: dict[str, Any] = {}
+        if self.search is not None:
+            found["search"] = self.search.to_dict()
+        if self.scaling is not None:
+            counts, moments = self.scaling.noise(self.columns)
+            found["scaling"] = {
+                "mechanism": _LOOK,
+                "mu": float(self.scaling.mu),
+                "columns": int(self.columns),
+                "count_noise": counts,
+                "moment_noise": moments,
+                "training_epsilon": float(account(plan, delta).epsilon(delta)),
+            }
+        return found
+
+    def covered(self) -> tuple[str, ...]:
+        """What the guarantee covers beside the model, in sentences."""
+        said: tuple[str, ...] = ()
+        if self.search is not None:
+            said += (
+                f"The choice among {len(self.search.candidates)} candidates by a private search, "
+                "and the winner's noisy score. The other trials, their scores and their number "
+                "must not be shown.",
+            )
+        if self.scaling is not None:
+            said += (
+                f"The bounds of {self.columns} columns, drawn in to where their values lie by "
+                "counts and moments with noise, whose price is part of epsilon (theory, section "
+                "17).",
+            )
+        return said
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Bought:
+        """What a record says of it; refused where it is nothing that dplateau sells."""
+        try:
+            search = Search.from_dict(record["search"]) if "search" in record else None
+            stored = record.get("scaling")
+            if stored is None:
+                return cls(search)
+            relation = record["guarantee"]["relation"]
+            look = Spread(positive("mu", stored["mu"]), relation)
+            return cls(search, look, whole("columns", stored["columns"]))
+        except (KeyError, TypeError, AttributeError) as trouble:
+            raise PlanError(f"nothing that dplateau sells ({trouble!r}).") from None
+
+
+__all__ = ["Bought"]

@@ -1,0 +1,145 @@
+"""Scores by which a private search chooses, with what one record can change them by.
+
+Every score is a sum over the records it is computed on, never a mean: candidates are compared on
+the same records, so both rank them alike, and a sum does not tell how many there are (theory,
+section 16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from dplateau.errors import PlanError, non_negative
+from dplateau.plan.batches import REPLACE_ONE
+
+Array = NDArray[np.float64]
+Contributions = Callable[[Any, Any, NDArray[Any]], Array]
+
+_CLASSIFIED, _PREDICTED = ("accuracy", "roc_auc"), ("r2", "pinball")
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number for a model on some records, and the most that one record can change it by.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in the certificate.
+    value : callable
+        ``value(model, X, y)``; larger is better.
+    sensitivity : float
+        By how much adding, removing, blanking out or replacing one record (whatever the search's
+        relation is) changes it at most.
+    unit, offset : float
+        ``best_score_`` is the noisy value divided by the unit, plus the offset.
+    """
+
+    name: str
+    value: Callable[[Any, Any, NDArray[Any]], float]
+    sensitivity: float
+    unit: float = 1.0
+    offset: float = 0.0
+
+
+def score_for(scoring: Any, model: Any, relation: str, records: int, likely: int) -> Score:
+    """The score that a search was asked to choose by.
+
+    Parameters
+    ----------
+    scoring : str or callable, optional
+        "accuracy" or "roc_auc" for classes, "r2" or "pinball" for numbers; left out, the first that
+        fits the model. Or ``scoring(model, X, y)``, larger is better, whose attribute
+        ``sensitivity`` states by how much one record can change it.
+    model : PrivateLinearModel
+        Any candidate: its classes, target bounds and quantile are read.
+    relation : str
+        The neighbouring relation.
+    records : int
+        A public upper bound on the number of records that are scored.
+    likely : int
+        How many there probably are: what a sum is divided by to be shown.
+    """
+    if callable(scoring):
+        return _own(scoring)
+    classifier = hasattr(model, "_labels")
+    known = _CLASSIFIED if classifier else _PREDICTED
+    name = scoring
+    if name is None:
+        name = "pinball" if hasattr(model, "quantile") else known[0]
+    if name not in known:
+        raise PlanError(
+            f"scoring must be one of {list(known)} for {type(model).__name__}, or a callable with "
+            f"an attribute sensitivity; found {scoring!r}."
+        )
+    twice = 2.0 if relation == REPLACE_ONE else 1.0
+    if name == "accuracy":
+        return Score(name, _sum_of(_hits), twice / 2, likely, 0.5)
+    if name == "roc_auc":
+        if len(model._labels()) != 2:
+            raise PlanError("roc_auc ranks two classes; found more. Choose 'accuracy'.")
+        return Score(name, _pairs_over(records), twice / 2)
+    # Losses in [0, 1], of which half is taken off so that a record brings at most that.
+    return Score(name, _sum_of(_residuals if name == "r2" else _pinball), twice / 2, likely, -0.5)
+
+
+def _own(scoring: Callable[[Any, Any, NDArray[Any]], float]) -> Score:
+    stated = getattr(scoring, "sensitivity", None)
+    if stated is None:
+        raise PlanError(
+            "a scoring of your own must state by how much one record can change it: set its "
+            "attribute sensitivity, such as scoring.sensitivity = 1.0 for a sum of hits."
+        )
+    name = getattr(scoring, "__name__", type(scoring).__name__)
+    return Score(name, scoring, non_negative("scoring.sensitivity", stated))
+
+
+def _sum_of(contributions: Contributions) -> Callable[[Any, Any, NDArray[Any]], float]:
+    def total(model: Any, X: Any, y: NDArray[Any]) -> float:
+        each = contributions(model, X, y)
+        return float(np.where(np.isfinite(each), each, 0.0).sum())
+
+    return total
+
+
+def _hits(model: Any, X: Any, y: NDArray[Any]) -> Array:
+    """Plus or minus one half for every record."""
+    return np.asarray(model.predict(X) == y, dtype=np.float64) - 0.5
+
+
+def _residuals(model: Any, X: Any, y: NDArray[Any]) -> Array:
+    """One half minus the squared residual, in units of the target range."""
+    low, high = model.target_bounds
+    clipped = np.clip(np.asarray(y, dtype=np.float64), low, high)
+    return np.asarray(0.5 - ((clipped - model.predict(X)) / (high - low)) ** 2)
+
+
+def _pinball(model: Any, X: Any, y: NDArray[Any]) -> Array:
+    """One half minus the pinball loss, in units of the target range."""
+    low, high = model.target_bounds
+    short = (np.clip(np.asarray(y, dtype=np.float64), low, high) - model.predict(X)) / (high - low)
+    return np.asarray(0.5 - np.maximum(model.quantile * short, (model.quantile - 1) * short))
+
+
+def _pairs_over(records: int) -> Callable[[Any, Any, NDArray[Any]], float]:
+    """Well ordered pairs of a positive and a negative record, less one half of all, per record."""
+
+    def value(model: Any, X: Any, y: NDArray[Any]) -> float:
+        scores = np.asarray(model.decision_function(X), dtype=np.float64)
+        held = np.isfinite(scores) & np.isin(y, model.classes_)
+        scores, positive = scores[held], (y == model.classes_[1])[held]
+        there, others = int(positive.sum()), int((~positive).sum())
+        ranks = float(rankdata(scores)[positive].sum()) if there else 0.0
+        ordered = ranks - there * (there + 1) / 2
+        return (ordered - there * others / 2) / records
+
+    return value
+
+
+__all__ = ["Score", "score_for"]

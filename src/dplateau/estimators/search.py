@@ -1,0 +1,400 @@
+"""Private selection of hyper-parameters: the best of a random number of trials, certified whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from dplateau.accounting.search import Search
+from dplateau.certificate.bought import Bought
+from dplateau.certificate.record import Certificate, Counting
+from dplateau.errors import DataError, PlanError, positive, probability
+from dplateau.estimators.base import PrivateLinearModel
+from dplateau.estimators.scoring import Score, score_for
+from dplateau.estimators.search_plan import choose_trials, plan_search
+from dplateau.estimators.surroundings import COPIES, accounted
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE
+from dplateau.plan.plan import Plan
+from dplateau.training import noise
+from dplateau.training.count import count_records
+from dplateau.training.run import Release, release
+from dplateau.training.selecting import best_of
+
+_OURS = ("epsilon", "delta", "noise_multiplier", "random_state")  # what the search itself sets
+_COMMON = ("classes", "target_bounds", "neighboring_relation", "records", "feature_bounds")
+_PUBLIC_ORDER = 20240229  # any fixed number: which rows are scored is public, and not by position
+
+
+class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
+    """Choose hyper-parameters privately: one certificate for the choice and the model.
+
+    A random number of trials is made. Each draws a candidate at random, trains it on one part of
+    the records and scores it, with noise, on the rest. The best is released, and nothing about the
+    others, not even how many there were.
+
+    Parameters
+    ----------
+    estimator : PrivateLogisticRegression or its kin
+        Without ``epsilon``, ``noise_multiplier``, ``delta`` and ``random_state``, which the search
+        sets.
+    param_grid : dict or list of dicts
+        Values to try for parameters of the estimator, as for scikit-learn's `GridSearchCV`.
+    epsilon, delta : float
+        The budget for everything together.
+    trials : "auto", number or law, default "auto"
+        The number of trials to expect, or its law (`dplateau.accounting.trials`). By default the
+        cheapest law under which any given candidate is tried with a chance of 60 %.
+    validation : float, default 0.2
+        The share of the records to score on. They are not trained on.
+    scoring : str or callable, optional
+        "accuracy" (default) or "roc_auc" for classifiers, "r2" (default) or "pinball" (default for
+        quantiles) for regressors. Or ``scoring(model, X, y)``, larger is better, with an attribute
+        ``sensitivity``: by how much one record can change it at most, which is taken on trust.
+    random_state : int, optional
+        Makes the search reproducible, for experiments: not for release.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The best trial's model; its ``certificate_`` is the search's.
+    best_params_ : dict
+        What was chosen.
+    best_score_ : float
+        Its score with noise: accuracy; minus the mean squared residual or pinball loss in units of
+        the target range; else the noisy score itself.
+    certificate_ : Certificate
+        What is promised about model, choice and score together.
+    search_ : Search
+        The facts that its price was worked out from.
+
+    Guarantee
+    ---------
+    ``best_estimator_``, ``best_params_`` and ``best_score_`` together are
+    ``(epsilon, delta)``-differentially private under the estimator's neighbouring relation (theory,
+    section 16).
+
+    Examples
+    --------
+    >>> import dplateau as dp
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import normalize
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = dp.PrivateLogisticRegression(data_norm=1.0, classes=[0, 1])
+    >>> search = PrivateSearch(model, {"radius": [5.0, 50.0]}, epsilon=4.0, delta=1e-5)
+    >>> sorted(search.fit(normalize(X), y).best_params_)
+    ['radius']
+    >>> search.certificate_.epsilon <= 4.0
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        trials: Any = "auto",
+        validation: float = 0.2,
+        scoring: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.epsilon = epsilon
+        self.delta = delta
+        self.trials = trials
+        self.validation = validation
+        self.scoring = scoring
+        self.random_state = random_state
+
+    # -- before any data ------------------------------------------------------------------------
+
+    def _candidates(self) -> list[tuple[dict[str, Any], PrivateLinearModel]]:
+        """Every setting with its estimator; what may not vary is refused by name."""
+        if not isinstance(self.estimator, PrivateLinearModel):
+            raise PlanError(
+                "estimator must be one of dplateau's, such as PrivateLogisticRegression; found "
+                f"{type(self.estimator).__name__}. What it learns would not be accounted."
+            )
+        settings = list(ParameterGrid(self.param_grid))
+        epsilon, delta = positive("epsilon", self.epsilon), probability("delta", self.delta)
+        given = [name for name in _OURS if getattr(self.estimator, name) is not None]
+        if given:
+            raise PlanError(
+                f"the estimator has {given[0]} set, which is the search's to choose: leave it out "
+                "there and pass it to PrivateSearch."
+            )
+        fixed = sorted({name for setting in settings for name in setting} & {*_OURS, *_COMMON})
+        if fixed:
+            raise PlanError(
+                f"{fixed[0]} cannot be searched over: it is a fact, or the budget itself. Set it "
+                "on the estimator or on the search."
+            )
+        unknown = sorted({name for setting in settings for name in setting} - {*self._names()})
+        if unknown:
+            raise PlanError(
+                f"{type(self.estimator).__name__} has no parameter {unknown[0]!r}. It has "
+                f"{', '.join(sorted(self._names()))}."
+            )
+        found = []
+        for setting in settings:
+            model = clone(self.estimator).set_params(**setting, epsilon=epsilon, delta=delta)
+            if model.steps == math.inf or model.time_budget is not None:
+                raise PlanError(
+                    "a search needs plans that end by themselves: give no time_budget and a finite "
+                    "number of steps, or none."
+                )
+            model._check_facts()
+            found.append((setting, model))
+        return found
+
+    def _names(self) -> list[str]:
+        return [*self.estimator.get_params(deep=False)]
+
+    def plan(self, n_samples: int, n_features: int) -> Search:
+        """What `fit` would do on data of this shape: the law of trials, the plans, the noise."""
+        with accounted():
+            models = [model for _, model in self._candidates()]
+            sizes = _Sizes.of(models[0], n_samples, self.validation)
+            return self._planned(models, sizes, n_features)
+
+    def _planned(
+        self, models: Sequence[PrivateLinearModel], sizes: _Sizes, features: int
+    ) -> Search:
+        counting = models[0]._counting()
+        epsilon, delta = float(self.epsilon), float(self.delta)  # type: ignore[arg-type]
+        if counting.count is not None:
+            epsilon = counting.count.epsilon_left(epsilon)
+            delta = counting.count.delta_left(delta)
+
+        def planner(model: PrivateLinearModel) -> Any:
+            def planned(price: float, share: float) -> Plan:
+                trial = clone(model).set_params(epsilon=price, delta=share, records=sizes.records)
+                return trial._plan(sizes.trained, features, sizes.likely)
+
+            return planned
+
+        score = self._score(models[0], sizes)
+        return plan_search(
+            [planner(model) for model in models],
+            choose_trials(self.trials, len(models), epsilon, delta),
+            epsilon,
+            delta,
+            score_sensitivity=score.sensitivity,
+            validation=probability("validation", self.validation),
+        )
+
+    def _score(self, model: PrivateLinearModel, sizes: _Sizes) -> Score:
+        likely = sizes.scored
+        if sizes.likely is not None:
+            likely = max(1, round(sizes.likely * self.validation / (1 - self.validation)))
+        return score_for(self.scoring, model, model.neighboring_relation, sizes.scored, likely)
+
+    # -- the search -----------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> PrivateSearch:
+        """Search on the records; only the best trial and the certificate are kept.
+
+        Parameters
+        ----------
+        X, y : as for the estimator's own ``fit``
+        """
+        with accounted():  # copies of the estimator are what this search pays for
+            self._fit(X, y)
+        return self
+
+    def _fit(self, X: Any, y: Any) -> None:
+        candidates = self._candidates()
+        models = [model for _, model in candidates]
+        first = models[0]
+        first._loss()  # missing facts are refused before any data is read
+        X, y = first._records(X, y)
+        targets = first._targets(y)
+        counting = first._counting()
+        rows = X.shape[0]
+        bound = rows if first.records is None else first.records
+        likely = bound
+        if counting.count is not None:
+            bound = count_records(counting.count, rows, self.random_state)
+            likely = counting.count.likely_records(bound)
+        sizes = _Sizes.of(first, bound, self.validation, likely)
+        search = self._planned(models, sizes, X.shape[1])
+        *_, streams = noise.open_streams(self.random_state, 3)
+        scored = _to_score(first, rows, sizes, float(self.validation), streams[1])
+        trial = _Trial(self, search, models, self._score(first, sizes), streams)
+        best = trial.best((X[~scored], targets[~scored]), (X[scored], y[scored]))
+        self._keep(best, candidates, search, counting, first)
+
+    def _keep(
+        self,
+        best: tuple[float, int, PrivateLinearModel, Release],
+        candidates: Sequence[tuple[dict[str, Any], PrivateLinearModel]],
+        search: Search,
+        counting: Counting,
+        first: PrivateLinearModel,
+    ) -> None:
+        score, place, model, released = best
+        self.best_params_, self.best_score_ = candidates[place][0], score
+        self.certificate_ = Certificate.of(
+            released,
+            float(self.delta),  # type: ignore[arg-type]
+            counting=counting,
+            facts=model._facts(),
+            bought=Bought(search=search),
+        )
+        model.set_params(epsilon=self.epsilon, delta=self.delta, records=first.records)
+        model.certificate_ = self.certificate_
+        self.best_estimator_, self.search_ = model, search
+        self.n_features_in_ = first.n_features_in_
+        if hasattr(first, "feature_names_in_"):
+            self.feature_names_in_ = first.feature_names_in_
+
+    # -- what the best model does ----------------------------------------------------------------
+
+    def _best(self) -> Any:
+        check_is_fitted(self)
+        return self.best_estimator_
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes of a classifier."""
+        return np.asarray(self._best().classes_)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The best model's predictions."""
+        return np.asarray(self._best().predict(X))
+
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """The best model's scores."""
+        return np.asarray(self._best().decision_function(X))
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """The best model's probabilities."""
+        return np.asarray(self._best().predict_proba(X))
+
+    def score(self, X: Any, y: Any) -> float:
+        """The best model's own score on other, public data."""
+        return float(self._best().score(X, y))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "random_state": None}
+
+    def __sklearn_clone__(self) -> Any:
+        copy = super().__sklearn_clone__()
+        COPIES.add(self, copy)
+        return copy
+
+    def __sklearn_tags__(self) -> Any:
+        COPIES.begin(self)
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
+        tags.non_deterministic = True
+        return tags
+
+
+class _Sizes:
+    """How many records are trained and scored on: public numbers, or public bounds on them."""
+
+    def __init__(self, trained: int, scored: int, likely: int | None, records: int | None) -> None:
+        self.trained, self.scored, self.likely, self.records = trained, scored, likely, records
+
+    @classmethod
+    def of(
+        cls, model: PrivateLinearModel, records: int, validation: object, likely: int | None = None
+    ) -> _Sizes:
+        """Under add-or-remove every record draws its part, so that either may hold them all."""
+        share = probability("validation", validation)
+        if model.neighboring_relation == ADD_OR_REMOVE_ONE:
+            return cls(records, records, max(1, round((1 - share) * (likely or records))), records)
+        scored = max(1, round(share * records))
+        if records - scored < 1:
+            raise DataError(
+                f"n_samples={records} cannot be divided into records to train and to score on."
+            )
+        return cls(records - scored, scored, None, None)
+
+
+def _to_score(
+    model: PrivateLinearModel,
+    rows: int,
+    sizes: _Sizes,
+    share: float,
+    generator: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """Which rows are scored on: by public row numbers, or by a coin for every record."""
+    if model.neighboring_relation == ADD_OR_REMOVE_ONE:
+        return np.asarray(generator.random(rows) < share)
+    found = np.zeros(rows, dtype=bool)
+    found[np.random.default_rng(_PUBLIC_ORDER).permutation(rows)[: sizes.scored]] = True
+    return found
+
+
+class _Trial:
+    """What one trial does: draw a candidate, train it, score it with noise."""
+
+    def __init__(
+        self,
+        owner: PrivateSearch,
+        search: Search,
+        models: Sequence[PrivateLinearModel],
+        score: Score,
+        streams: noise.Streams,
+    ) -> None:
+        self._search, self._models, self._score = search, models, score
+        self._seeded = owner.random_state is not None
+        self._noise, self._choice = streams
+
+    def best(
+        self, trained: tuple[Any, Any], scored: tuple[Any, Any]
+    ) -> tuple[float, int, PrivateLinearModel, Release]:
+        """The best of a random number of trials."""
+        value, (place, model, released) = best_of(
+            self._search.trials, lambda: self._once(trained, scored), self._choice
+        )
+        return value / self._score.unit + self._score.offset, place, model, released
+
+    def _once(
+        self, trained: tuple[Any, Any], scored: tuple[Any, Any]
+    ) -> tuple[float, tuple[int, PrivateLinearModel, Release]]:
+        place = int(self._choice.integers(len(self._models)))
+        plan = self._search.candidates[place]
+        assert plan.loss is not None
+        seed = int(self._choice.integers(2**63)) if self._seeded else None
+        released = release(plan, plan.loss, *trained, random_state=seed)
+        if released.iterations_run != plan.iterations:  # Ctrl-C: nothing of a search half made
+            raise KeyboardInterrupt
+        model = clone(self._models[place])
+        _fitted(model, self._models[0], released)
+        value = float(self._score.value(model, *scored))
+        value = value if math.isfinite(value) else 0.0
+        noisy = value + self._search.score_noise * float(self._noise.standard_normal())
+        grid = 2.0 ** math.floor(math.log2(self._search.score_noise / 1024))
+        return round(noisy / grid) * grid, (place, model, released)
+
+
+def _fitted(model: PrivateLinearModel, like: PrivateLinearModel, released: Release) -> None:
+    """Make an estimator predict with released weights."""
+    model.weights_, model.plan_ = released.weights, released.plan
+    model.n_iter_ = released.iterations_run
+    model.n_features_in_ = like.n_features_in_
+    if hasattr(like, "feature_names_in_"):
+        model.feature_names_in_ = like.feature_names_in_
+    model._settle()
+
+
+__all__ = ["PrivateSearch"]

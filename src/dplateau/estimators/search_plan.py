@@ -1,0 +1,110 @@
+"""How a private search spends its budget: from public facts, before any data is seen.
+
+The records that are trained on and those that are scored on are not the same, so both may spend
+all of it (theory, section 16). What is planned is the law of the number of trials, the Gaussian
+privacy that it leaves for one trial, a plan of that price for every candidate, and the noise on
+scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
+from dplateau.accounting.search import Search
+from dplateau.accounting.selection import Profile, Selection, deep_enough
+from dplateau.accounting.trials import NegativeBinomial, Trials, laws_with_chance
+from dplateau.errors import PlanError
+from dplateau.plan.plan import Plan
+
+CHANCE = 0.6  # that any given candidate is tried at all; more trials would cost more than they find
+_CLOSE = 2e-3  # relative, of the Gaussian privacy that a trial may have
+_ATTEMPTS = 12
+
+
+def choose_trials(trials: Any, candidates: int, epsilon: float, delta: float) -> Trials:
+    """The law of the number of trials: as given, or the cheapest that tries enough.
+
+    ``"auto"``: among the laws under which every candidate is tried with the same chance, the one
+    that leaves most privacy for each trial. A number: geometric with that many expected.
+
+    Examples
+    --------
+    >>> choose_trials(5, 4, 1.0, 1e-6)
+    NegativeBinomial(eta=1.0, gamma=0.2)
+    """
+    if isinstance(trials, Trials):
+        return trials
+    if trials == "auto":
+        laws = laws_with_chance(candidates, CHANCE)
+        return max(laws, key=lambda law: trial_mu(law, epsilon, delta))
+    if isinstance(trials, (int, float)) and not isinstance(trials, bool) and 1 < trials <= 1e4:
+        return NegativeBinomial(1.0, 1 / trials)
+    raise PlanError(
+        "trials must be 'auto', a law from dplateau.accounting.trials, or the number of trials to "
+        f"expect, above 1 and at most 10,000; found {trials!r}. A fixed number would not be "
+        "private: it must be drawn at random."
+    )
+
+
+@lru_cache(maxsize=64)
+def trial_mu(law: Trials, epsilon: float, delta: float) -> float:
+    """The largest Gaussian privacy of a trial with which the search keeps to the budget."""
+    deep = deep_enough(delta, law)
+    low, high = 0.0, gdp_of(epsilon, delta)  # one trial may not cost more than the search
+    while high - low > _CLOSE * high:
+        middle = (low + high) / 2
+        if Selection(law, (Profile.gaussian(middle, deep),)).epsilon(delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def plan_search(
+    planners: Sequence[Callable[[float, float], Plan]],
+    law: Trials,
+    epsilon: float,
+    delta: float,
+    *,
+    score_sensitivity: float,
+    validation: float,
+) -> Search:
+    """A search that keeps to ``(epsilon, delta)``.
+
+    Parameters
+    ----------
+    planners : sequence of callables
+        For every candidate, its plan for the budget of one trial.
+    """
+    mu = trial_mu(law, epsilon, delta)
+    if mu == 0:
+        raise PlanError(
+            f"a budget of epsilon={epsilon:g} at delta={delta:g} leaves nothing for a trial of "
+            f"{law.mean:.3g}. Give a larger one, or ask for fewer trials."
+        )
+    share = delta / law.mean
+    price = gdp_epsilon(mu, share)
+    noise = max(score_sensitivity, 1e-12) / mu
+    for _ in range(_ATTEMPTS):
+        found = Search(
+            law,
+            tuple(planner(price, share) for planner in planners),
+            score_sensitivity,
+            noise,
+            validation,
+        )
+        total = found.selection(delta).epsilon(delta)
+        if total <= epsilon:
+            return found
+        # Plans with sampled batches have other profiles than a Gaussian of the same price.
+        price *= max(0.5, 0.998 * epsilon / total)
+    raise PlanError(
+        f"no plans of the candidates were found that keep the search within epsilon={epsilon:g} "
+        f"at delta={delta:g}. Give fewer candidates, or batches='full'."
+    )
+
+
+__all__ = ["choose_trials", "plan_search", "trial_mu"]

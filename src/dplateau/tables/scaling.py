@@ -1,0 +1,95 @@
+"""Private scaling of a table's numbers: bounds of the schema drawn in to where the values lie.
+
+A schema's bounds are public and often far too wide. A share of the budget buys narrower ones
+(theory, section 17); they replace the schema's in the model, so that reading, predicting and
+verifying know one kind of bounds.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.accounting.prepared import Spread
+from dplateau.accounting.privacy_loss.conversions import gdp_of
+from dplateau.errors import PlanError
+from dplateau.tables.columns import Column, Number, column_from_dict
+from dplateau.training.scaling import WIDTH, private_bounds
+
+KINDS = ("auto", "public", "standard")
+SHARE = 0.3  # of the budget's Gaussian privacy: leaves 95 % of it for the training
+_ENOUGH = 0.1  # noise on the counts, as a share of the records, up to which looking pays
+_ROOM = 1.3  # how much longer than is usual a row may be
+
+
+def scaled_columns(schema: Mapping[str, Any], target: str) -> list[Number]:
+    """The columns that can be scaled: numbers that are neither binned nor taken logarithms of."""
+    columns = [
+        column_from_dict(name, facts)
+        for name, facts in schema["columns"].items()
+        if name != target and not (isinstance(facts, Mapping) and facts.get("type") == "ignore")
+    ]
+    return [each for each in columns if _is_plain(each)]  # type: ignore[misc]
+
+
+def _is_plain(column: Column) -> bool:
+    return isinstance(column, Number) and column.bins is None and not column.log
+
+
+def bought_mu(
+    scaling: str, columns: int, records: int, relation: str, epsilon: float | None, delta: float
+) -> float:
+    """The Gaussian privacy to spend on scaling: 0 for none, from public facts alone.
+
+    ``"auto"`` looks where the noise on its counts is small against the number of records.
+    """
+    if scaling not in KINDS:
+        raise PlanError(f"scaling must be one of {list(KINDS)}; found {scaling!r}.")
+    if scaling == "public" or columns == 0:
+        return 0.0
+    if epsilon is None:
+        if scaling == "auto":
+            return 0.0
+        raise PlanError("scaling needs a budget to buy from: give epsilon, or scaling='public'.")
+    mu = SHARE * gdp_of(epsilon, delta)
+    if scaling == "auto" and Spread(mu, relation).noise(columns)[0] > _ENOUGH * records:
+        return 0.0
+    return mu
+
+
+def rescaled(
+    schema: Mapping[str, Any],
+    columns: list[Number],
+    cells: Mapping[str, Any],
+    spread: Spread,
+    random_state: Any = None,
+) -> dict[str, Any]:
+    """The schema with bounds drawn in to where the values lie."""
+    values: NDArray[np.float64] = np.column_stack(
+        [each.targets(cells[each.name]) for each in columns]
+    )
+    low, high = np.array([each.bounds for each in columns]).T
+    found = private_bounds(values, low, high, spread, random_state)
+    narrowed = copy.deepcopy(dict(schema))
+    for column, left, right in zip(columns, *found, strict=True):
+        facts = dict(narrowed["columns"][column.name])
+        narrowed["columns"][column.name] = {**facts, "bounds": [float(left), float(right)]}
+    return narrowed
+
+
+def usual_norm(columns: int, scaled: int) -> float:
+    """The length to clip encoded rows to, relative to the longest possible: from public facts.
+
+    A scaled number has a mean square of ``1 / WIDTH**2``, a category or boolean of 1; of other
+    numbers nothing is known, and 1 is assumed.
+    """
+    expected = (columns - scaled + scaled / WIDTH**2) / columns
+    return min(1.0, _ROOM * math.sqrt(expected))
+
+
+__all__ = ["KINDS", "SHARE", "bought_mu", "rescaled", "scaled_columns", "usual_norm"]

@@ -1,0 +1,200 @@
+"""Private search: its contract with scikit-learn, its certificate, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.validation import check_is_fitted
+
+import dplateau as dp
+from dplateau.accounting.trials import NegativeBinomial
+from dplateau.certificate import claims
+from dplateau.errors import CertificateError, PlanError
+from dplateau.estimators.scoring import score_for
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.normal(size=(400, 4)) / 4
+Y = (X[:, 0] + 0.3 * X[:, 1] + 0.05 * RANDOM.normal(size=400) > 0).astype(int)
+Z = 10 * X[:, 0] + RANDOM.normal(size=400)
+
+
+def classifier(**options):
+    return dp.PrivateLogisticRegression(data_norm=1.0, classes=[0, 1], **options)
+
+
+def search(**options):
+    given = {"epsilon": 4.0, "delta": 1e-4, "trials": 3, "random_state": 1, **options}
+    return dp.PrivateSearch(classifier(steps=20), {"radius": [0.05, 20.0]}, **given)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return search(random_state=None, trials=20, epsilon=8.0).fit(X, Y)
+
+
+def test_it_finds_what_works_and_says_what_it_costs(found) -> None:
+    assert found.score(X, Y) > 0.75
+    assert found.best_estimator_.radius == found.best_params_["radius"]
+    assert 7.9 < found.certificate_.epsilon <= 8.0
+    assert found.certificate_.fit_for_release
+    assert found.certificate_ is found.best_estimator_.certificate_
+    assert is_classifier(found)
+    assert found.predict_proba(X).shape == (400, 2)
+    check_is_fitted(found)
+
+
+def test_verify_prices_the_search_again(found) -> None:
+    checks = found.certificate_.verify(found.best_estimator_).checks
+    assert all(check.passed for check in checks)
+
+
+def forged(certificate, change):
+    record = certificate.to_dict()
+    change(record)
+    stored = {name: value for name, value in record.items() if name != "digest"}
+    return dp.Certificate(json.dumps({**stored, "digest": claims.digest(stored)}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r["search"]["trials"].update(gamma=0.5),
+        lambda r: r["search"]["trials"].update(law="fixed"),
+        lambda r: r["search"].update(score_noise=r["search"]["score_noise"] * 2),
+        lambda r: r["search"]["candidates"].pop(),
+        lambda r: r.pop("search"),
+        lambda r: r["search"]["candidates"].__setitem__(0, {}),
+    ],
+)
+def test_a_changed_search_does_not_verify(found, change) -> None:
+    """Fewer trials, more noise on scores or milder candidates would mean a smaller epsilon."""
+    with pytest.raises(CertificateError, match="does not hold"):
+        forged(found.certificate_, change).verify()
+
+
+def test_nothing_of_the_other_trials_is_kept(found) -> None:
+    kept = set(vars(found)) - set(found.get_params())
+    assert kept == {
+        *("best_estimator_", "best_params_", "best_score_", "certificate_", "search_"),
+        "n_features_in_",
+    }
+    assert pickle.loads(pickle.dumps(found)).random_state is None
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one", "replace_special"])
+def test_every_relation(relation: str) -> None:
+    one = search(epsilon=2.0)
+    one.estimator.neighboring_relation = relation
+    one.fit(X, Y)
+    assert one.certificate_.relation == relation
+    assert one.certificate_.epsilon <= 2.0
+    assert ("count" in one.certificate_.to_dict()) == (relation == "add_or_remove_one")
+    one.certificate_.verify(one.best_estimator_)
+
+
+def test_regression_and_quantiles() -> None:
+    for kind, name in ((dp.PrivateLinearRegression, "r2"), (dp.PrivateQuantileRegressor, None)):
+        model = kind(data_norm=1.0, target_bounds=(-5, 5), steps=20)
+        one = dp.PrivateSearch(
+            model, {"alpha": [0.0, 1.0]}, epsilon=8.0, delta=1e-4, trials=2, scoring=name
+        )
+        one.fit(X, Z).certificate_.verify(one.best_estimator_)
+        assert one.best_score_ <= 0.5
+
+
+def test_a_seed_repeats_the_search_and_forbids_its_release() -> None:
+    one, other = search().fit(X, Y), search().fit(X, Y)
+    assert np.array_equal(one.best_estimator_.weights_, other.best_estimator_.weights_)
+    assert one.best_score_ == other.best_score_
+    assert not one.certificate_.fit_for_release
+
+
+def test_scores_change_by_no_more_than_they_state() -> None:
+    """The worst of many replaced or removed records, for every score."""
+    model = classifier(epsilon=8.0, delta=1e-4, steps=5).fit(X, Y)
+    line = dp.PrivateQuantileRegressor(
+        data_norm=1.0, target_bounds=(-5, 5), epsilon=8.0, delta=1e-4, steps=5
+    ).fit(X, Z)
+    cases = [(model, "accuracy", Y), (model, "roc_auc", Y), (line, "r2", Z), (line, "pinball", Z)]
+    for fitted, name, targets in cases:
+        rows, y = X[:40], targets[:40]
+        for relation in ("replace_one", "add_or_remove_one"):
+            score = score_for(name, fitted, relation, 40, 40)
+            value = score.value(fitted, rows, y)
+            worst = 0.0
+            for k in range(40):
+                if relation == "replace_one":
+                    for x, t in ((99 * X[k], targets[k]), (-99 * X[k], targets[41 + k])):
+                        near, there = rows.copy(), y.copy()
+                        near[k], there[k] = x, t
+                        worst = max(worst, abs(score.value(fitted, near, there) - value))
+                else:
+                    rest = np.arange(40) != k
+                    worst = max(worst, abs(score.value(fitted, rows[rest], y[rest]) - value))
+            assert 0 < worst <= score.sensitivity + 1e-12, (name, relation)
+
+
+def test_an_own_score_must_state_its_sensitivity() -> None:
+    def hits(model, X, y):
+        return float((model.predict(X) == y).sum())
+
+    with pytest.raises(PlanError, match="sensitivity"):
+        search(scoring=hits).fit(X, Y)
+    hits.sensitivity = 1.0
+    assert search(scoring=hits).fit(X, Y).search_.score_sensitivity == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"trials": 1}, "trials must be"),
+        ({"scoring": "r2"}, "scoring must be"),
+        ({"validation": 1.0}, "validation"),
+        ({"epsilon": None}, "epsilon"),
+    ],
+)
+def test_what_is_refused(options, words) -> None:
+    with pytest.raises(PlanError, match=words):
+        search(**options).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "grid", "words"),
+    [
+        (classifier(epsilon=1.0), {"radius": [1.0]}, "search's to choose"),
+        (classifier(), {"epsilon": [1.0, 2.0]}, "cannot be searched over"),
+        (classifier(time_budget=5), {"radius": [1.0]}, "end by themselves"),
+        (object(), {"radius": [1.0]}, "one of dplateau's"),
+    ],
+)
+def test_what_cannot_be_searched(estimator, grid, words) -> None:
+    with pytest.raises(PlanError, match=words):
+        dp.PrivateSearch(estimator, grid, epsilon=1.0, delta=1e-4).fit(X, Y)
+
+
+def test_the_plan_is_known_before_the_data() -> None:
+    one = search(trials=NegativeBinomial(0.0, 0.1))
+    planned = one.plan(400, 4)
+    assert planned == one.fit(X, Y).search_
+    assert clone(one).get_params().keys() == one.get_params().keys()
+
+
+def test_a_search_in_a_cross_validation_is_warned_of() -> None:
+    with pytest.warns(dp.PrivacyWarning, match="copied again and again"):
+        cross_val_score(search(), X, Y, cv=2)
+
+
+def test_the_scikit_learn_contract() -> None:
+    from sklearn.utils.estimator_checks import check_estimator
+
+    reason = "a record that is not finite contributes nothing: an error would be a release about it"
+    model = dp.PrivateLinearRegression(data_norm=4.0, target_bounds=(-5, 5))
+    one = dp.PrivateSearch(model, {"radius": [5.0, 50.0]}, epsilon=1000.0, delta=1e-3, trials=2)
+    explained = {"check_estimators_nan_inf": reason, "check_supervised_y_no_nan": reason}
+    results = check_estimator(one, expected_failed_checks=explained, on_fail=None, on_skip=None)
+    assert [r["check_name"] for r in results if r["status"] == "failed"] == []

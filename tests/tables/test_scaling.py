@@ -1,0 +1,156 @@
+"""Private scaling: wide bounds no longer ruin a model, and its price is in the certificate."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dplateau as dp
+from dplateau.accounting.prepared import LEVELS, Spread, account_prepared, beside
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
+from dplateau.accounting.privacy_loss.profiles import Gaussian
+from dplateau.certificate import claims
+from dplateau.errors import CertificateError, PlanError
+from dplateau.tables.table_model import TableModel
+from dplateau.training.scaling import private_bounds
+
+
+def people(records: int, seed: int) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    income, age = random.lognormal(10.3, 0.6, records), random.normal(45, 14, records)
+    score = 1.5 * np.log(income) - 15.45 + 0.1 * (age - 45) + random.logistic(size=records)
+    return pd.DataFrame({"income": income, "age": age, "rich": np.where(score > 0, "yes", "no")})
+
+
+def schema(factor: float) -> dict:
+    return {
+        "columns": {
+            "income": {"type": "number", "bounds": [0, 1e5 * factor], "missing": False},
+            "age": {"type": "number", "bounds": [0, 100 * factor], "missing": False},
+            "rich": {"type": "category", "categories": ["no", "yes"]},
+        }
+    }
+
+
+TRAINED, TESTED = people(6000, 0), people(3000, 1)
+
+
+def accuracy(factor: float, scaling: str) -> tuple[float, TableModel]:
+    model = TableModel.train(
+        TRAINED, schema(factor), "rich", epsilon=1.0, delta=1e-6, scaling=scaling, random_state=3
+    )
+    return float((model.predict(TESTED) == TESTED["rich"]).mean()), model
+
+
+@pytest.mark.parametrize("factor", [10.0, 100.0])
+def test_bounds_that_are_far_too_wide_no_longer_ruin_a_model(factor: float) -> None:
+    fitting, _ = accuracy(1.0, "public")
+    wide, model = accuracy(factor, "auto")
+    assert wide > fitting - 0.03
+    assert accuracy(100.0, "public")[0] < fitting - 0.1
+    assert model.certificate.epsilon <= 1.0
+    assert "scaling" in model.certificate.to_dict()
+    assert all(check.passed for check in model.certificate.check(model.to_dict()))
+
+
+def test_a_changed_scaling_does_not_verify(tmp_path) -> None:
+    _, model = accuracy(10.0, "standard")
+    record = model.certificate.to_dict()
+    assert record["scaling"]["training_epsilon"] < record["guarantee"]["epsilon"]
+    record["scaling"]["mu"] /= 2
+    stored = {name: value for name, value in record.items() if name != "digest"}
+    forged = dp.Certificate(json.dumps({**stored, "digest": claims.digest(stored)}))
+    with pytest.raises(CertificateError, match="does not hold"):
+        forged.verify()
+    # the bounds are bound to the certificate with the rest of the model file
+    document = copy.deepcopy(model.to_dict())
+    document["schema"]["columns"]["income"]["bounds"][1] *= 2
+    assert not all(check.passed for check in model.certificate.check(document))
+    model.write(tmp_path / "model")
+    again = TableModel.read(tmp_path / "model")
+    assert (again.predict(TESTED) == model.predict(TESTED)).all()
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_no_record_moves_the_statistics_by_more_than_is_stated(relation: str) -> None:
+    """The noiseless vectors behind the release, on neighbours as different as they can be."""
+    columns = 3
+    spread = Spread(0.5, relation)
+    counts, moments = spread.noise(columns)
+    sensitivity_of_counts = counts * 0.5 * math.sqrt(0.7)
+    sensitivity_of_moments = moments * 0.5 * math.sqrt(0.3)
+
+    def vectors(record: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        bins = [
+            np.eye(2**level)[min(int(v * 2**level), 2**level - 1)]
+            for v in record
+            for level in range(1, LEVELS + 1)
+        ]
+        v = 2 * record - 1
+        return np.concatenate(bins), np.concatenate([v, v * v - 0.5])
+
+    for one, other in [(np.zeros(3), np.ones(3)), (np.zeros(3), np.full(3, 0.5))]:
+        for k, allowed in enumerate((sensitivity_of_counts, sensitivity_of_moments)):
+            there, here = vectors(one)[k], vectors(other)[k]
+            moved = there - here if relation == "replace_one" else there
+            assert np.linalg.norm(moved) <= allowed * (1 + 1e-12)
+    assert np.linalg.norm(vectors(np.zeros(3))[0]) == pytest.approx(math.sqrt(columns * LEVELS))
+
+
+def test_what_cannot_be_seen_is_left_alone() -> None:
+    """Too few records for the noise: the public bounds stay, give or take nothing."""
+    values = np.full((30, 1), 3.0)
+    low, high = private_bounds(
+        values, np.array([0.0]), np.array([10.0]), Spread(0.01, "replace_one"), random_state=1
+    )
+    assert (low[0], high[0]) == (0.0, 10.0)
+
+
+def test_values_that_are_missing_or_infinite_raise_nothing() -> None:
+    values = np.array([[np.nan], [np.inf], [-np.inf], [1.0]] * 500)
+    low, high = private_bounds(
+        values, np.array([0.0]), np.array([10.0]), Spread(1.0, "replace_one"), random_state=1
+    )
+    assert np.isfinite(low).all()
+    assert (low < high).all()
+
+
+def test_releases_compose_as_gaussians_and_by_distributions() -> None:
+    plan = dp.Plan(
+        records=1000,
+        batches=dp.FullBatch(),
+        iterations=50,
+        step_size=1.0,
+        noise_multiplier=30.0,
+        lipschitz=1.0,
+        smoothness=0.25,
+    )
+    alone = account_prepared(plan, 0.0).winner(1e-6)[0].price
+    assert isinstance(alone, Gaussian)
+    both = account_prepared(plan, 0.2)
+    exact = gdp_epsilon(math.hypot(alone.mu, 0.2), 1e-6)
+    assert both.epsilon(1e-6) == pytest.approx(exact, rel=1e-9)
+    assert both.delta(exact) == pytest.approx(1e-6, rel=1e-3)
+    sampled = plan.replace(batches=dp.Poisson(100), noise_multiplier=3.0)
+    single = account_prepared(sampled, 0.0).epsilon(1e-6)
+    together = account_prepared(sampled, 0.2).epsilon(1e-6)
+    assert single < together < single + gdp_epsilon(0.2, 1e-7)
+    assert beside(Gaussian(3.0), 4.0) == Gaussian(5.0)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(PlanError, match="scaling must be"):
+        accuracy(1.0, "robust")
+    with pytest.raises(PlanError, match="not priced"):
+        TableModel.train(
+            *(TRAINED, schema(1.0), "rich"),
+            epsilon=1.0,
+            delta=1e-6,
+            scaling="standard",
+            search={"param_grid": {"radius": [1.0]}},
+        )
