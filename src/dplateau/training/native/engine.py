@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import time
@@ -19,6 +20,7 @@ from dplateau.training.data import Records
 from dplateau.training.loop import Draws, Rows, carry
 from dplateau.training.native import kernels, sampling
 from dplateau.training.native.crew import Crew, dismiss
+from dplateau.training.native.laid_out import laid_out
 from dplateau.training.native.motion import loss_code, motion_of
 from dplateau.training.native.vectors import TILE
 from dplateau.training.processors import pool, processors
@@ -90,6 +92,11 @@ class NativeEngine:
         return float(self.plan.batch_size * (self.records.stored_per_row * 8 + around))
 
     @property
+    def _wide(self) -> bool:
+        """Whether a single step is work for a pool of threads."""
+        return self.step_products > _WIDE_STEP or self.step_bytes > _RESIDENT_BYTES
+
+    @property
     def most_steps(self) -> int:
         """Steps that may be run before pages of a memory map are given back."""
         return max(int(_RESIDENT_BYTES / self.step_bytes), 1) if self.step_bytes else 1 << 30
@@ -99,8 +106,22 @@ class NativeEngine:
     def advance(
         self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
     ) -> Array:
-        wide = self.step_products > _WIDE_STEP or self.step_bytes > _RESIDENT_BYTES
-        if self.motion is None or wide:
+        if self.motion is None or self._wide or self.motion.batches != sampling.LAID_OUT:
+            return self._advance(step, etas, sigmas, streams, weights)
+        batches = self._draws.from_step(step, streams[1])
+        done = 0
+        while done < max(etas.size, 1):
+            self.motion, count = laid_out(self.motion, step + done, batches, etas.size - done)
+            part = slice(done, done + count)
+            weights = self._advance(step + done, etas[part], sigmas[part], streams, weights)
+            done += max(count, 1)
+        return weights
+
+    def _advance(
+        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
+    ) -> Array:
+        """The same with batches that the kernels draw, or that were laid out."""
+        if self.motion is None or self._wide:
             on_noise, on_choice = streams
             batches = self._batches(step, on_choice)
             weights = carry(self.plan, self.add_up, batches, etas, sigmas, on_noise, weights)
@@ -210,7 +231,7 @@ class NativeEngine:
 
         Other batches are drawn for each model, and small ones are worked on side by side.
         """
-        if self.motion is None:
+        if self.motion is None or self.motion.batches == sampling.LAID_OUT:
             return np.stack(
                 [self._alone(step, etas, sigmas, streams, weights) for weights in models]
             )
@@ -231,8 +252,9 @@ class NativeEngine:
     def _alone(
         self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
     ) -> Array:
-        batches = Draws(self.plan, len(self.records)).from_step(step, streams[1])
-        return carry(self.plan, self.add_up, batches, etas, sigmas, streams[0], weights)
+        alone = copy.copy(self)  # with batches of its own; other threads carry other models
+        alone._draws, alone._in_halves = Draws(self.plan, len(self.records)), False
+        return alone.advance(step, etas, sigmas, streams, weights)
 
     def _packed(self, models: Array) -> Array:
         """Models with one row per output, as the kernels carry them."""

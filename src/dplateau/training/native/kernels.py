@@ -71,6 +71,9 @@ class Motion(NamedTuple):
     domain: int
     lower: float  # the radius or total of the domains that have one
     upper: float
+    first: int  # batches laid out beforehand: the first one's step, the records of all of them in
+    order: Any  # a row,
+    cuts: Any  # and where each begins
 
 
 class Bench(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.plan.subsets import size_law
@@ -41,9 +43,9 @@ def loss_code(loss: Loss) -> Code | None:
 
 def motion_of(plan: Plan, present: int) -> Motion | None:
     """The numbers of every step, on so many records: batches, divisor, regularisers, domain."""
-    batches = sampling.CODES.get(plan.batches.compiled or "")
+    batches = sampling.CODES.get(plan.batches.compiled or "", sampling.LAID_OUT)
     domain = _code(_DOMAINS, plan.domain.compiled, plan.domain)
-    if batches is None or domain is None:
+    if domain is None:
         return None
     poisson = batches == sampling.POISSON
     law = size_law(present, min(plan.inclusion_probability, 1.0) if poisson else 1.0)
@@ -62,6 +64,9 @@ def motion_of(plan: Plan, present: int) -> Motion | None:
         domain=code,
         lower=lower,
         upper=upper,
+        first=0,
+        order=np.empty(0, np.int64),
+        cuts=np.zeros(1, np.int64),
     )
 
 

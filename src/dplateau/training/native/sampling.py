@@ -7,7 +7,7 @@ from typing import Any
 from dplateau.plan.subsets import BITS, HALF, HALF_MASK, MOST_BY_HALVES
 from dplateau.training.native.compilation import compiled
 
-CONTIGUOUS, FIXED_SIZE, POISSON = range(3)
+CONTIGUOUS, FIXED_SIZE, POISSON, LAID_OUT = range(4)
 CODES = {"contiguous": CONTIGUOUS, "subset": FIXED_SIZE, "poisson": POISSON}
 
 
@@ -99,6 +99,11 @@ def draw_batch(motion: Any, records: int, step: int, stream: Any, marked: Any, c
         laps = max((records + motion.size - 1) // motion.size, 1)
         start = (step % laps) * motion.size
         return chosen[:0], start, min(start + motion.size, records)
+    if motion.batches == LAID_OUT:
+        start = motion.cuts[step - motion.first]
+        size = motion.cuts[step - motion.first + 1] - start
+        chosen[:size] = motion.order[start : start + size]
+        return chosen, 0, size
     size = min(motion.size, records)
     if motion.batches == POISSON:
         # Independent coins: their number is binomial, and given it every subset is as likely.
