@@ -25,9 +25,10 @@ test-all: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(READY)
-	$(BIN)/mypy src/dplateau/plan src/dplateau/accounting
+	$(BIN)/mypy src/dplateau
 
 # The pages' code is run first; a page that shows what is no longer printed fails the build.
 docs: $(READY)

@@ -5,14 +5,47 @@ growing.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dplateau.errors import DataError, PlanError, PrivacyWarning, StoppedEarlyWarning
+from dplateau.errors import (
+    CertificateError,
+    DataError,
+    PlanError,
+    PrivacyWarning,
+    StoppedEarlyWarning,
+)
 from dplateau.plan import batches, domains, losses, schedules
 from dplateau.plan.batches import Cyclic, FixedSize, FullBatch, Poisson, RandomAllocation
 from dplateau.plan.domains import Box, Everywhere, L1Ball, L2Ball, Simplex
 from dplateau.plan.losses import Huber, Logistic, SmoothedHinge, SmoothedPinball, Softmax
 from dplateau.plan.plan import Plan
+
+if TYPE_CHECKING:  # what is loaded on first use, for type checkers and editors
+    from dplateau.accounting import published as published
+    from dplateau.accounting.calibration import calibrate as calibrate
+    from dplateau.accounting.calibration import largest_radius as largest_radius
+    from dplateau.accounting.calibration import most_iterations as most_iterations
+    from dplateau.accounting.guarantee import Guarantee as Guarantee
+    from dplateau.accounting.guarantee import Result as Result
+    from dplateau.accounting.guarantee import account as account
+    from dplateau.accounting.lower.lower import lower_bound as lower_bound
+    from dplateau.auditing import audit as audit
+    from dplateau.certificate.issuing import release as release
+    from dplateau.certificate.issuing import run as run
+    from dplateau.certificate.record import Certificate as Certificate
+    from dplateau.estimators import PrivateLinearRegression as PrivateLinearRegression
+    from dplateau.estimators import PrivateLinearSVC as PrivateLinearSVC
+    from dplateau.estimators import PrivateLogisticRegression as PrivateLogisticRegression
+    from dplateau.estimators import PrivateQuantileRegressor as PrivateQuantileRegressor
+    from dplateau.estimators import PrivateSearch as PrivateSearch
+    from dplateau.estimators.planner import suggest_plan as suggest_plan
+    from dplateau.ledger import Ledger as Ledger
+    from dplateau.report import plots as plots
+    from dplateau.tables.checking import check_schema as check_schema
+    from dplateau.tables.encoding import PublicTableEncoder as PublicTableEncoder
+    from dplateau.tables.table_model import load_model as load_model
+    from dplateau.training.run import Release as Release
+    from dplateau.training.run import run_many as run_many
 
 __version__ = "0.1.0"
 
@@ -24,9 +57,9 @@ _LAZY = {
     "most_iterations": "dplateau.accounting.calibration",
     "largest_radius": "dplateau.accounting.calibration",
     "lower_bound": "dplateau.accounting.lower.lower",
-    "run": "dplateau.training.run",
+    "run": "dplateau.certificate.issuing",
     "run_many": "dplateau.training.run",
-    "release": "dplateau.training.run",
+    "release": "dplateau.certificate.issuing",
     "Release": "dplateau.training.run",
     "suggest_plan": "dplateau.estimators.planner",
     "PublicTableEncoder": "dplateau.tables.encoding",
@@ -40,6 +73,7 @@ _LAZY = {
     "Certificate": "dplateau.certificate.record",
     "audit": "dplateau.auditing",
     "Ledger": "dplateau.ledger",
+    "Result": "dplateau.accounting.guarantee",
 }
 _LAZY_MODULES = {"published": "dplateau.accounting.published", "plots": "dplateau.report.plots"}
 
@@ -80,8 +114,34 @@ __all__ = [  # noqa: RUF022 (the order in which a plan is written)
     "Huber",
     "SmoothedHinge",
     "SmoothedPinball",
+    "Guarantee",
+    "account",
+    "calibrate",
+    "most_iterations",
+    "largest_radius",
+    "lower_bound",
+    "run",
+    "run_many",
+    "release",
+    "Release",
+    "suggest_plan",
+    "PublicTableEncoder",
+    "check_schema",
+    "load_model",
+    "PrivateLogisticRegression",
+    "PrivateLinearRegression",
+    "PrivateLinearSVC",
+    "PrivateQuantileRegressor",
+    "PrivateSearch",
+    "Certificate",
+    "audit",
+    "Ledger",
+    "Result",
+    "published",
+    "plots",
     "PlanError",
     "DataError",
+    "CertificateError",
     "PrivacyWarning",
     "StoppedEarlyWarning",
 ]

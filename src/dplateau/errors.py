@@ -30,9 +30,6 @@ class LeftoverWarning(UserWarning):
     """An interrupted run left a file or directory behind, which is named and removed."""
 
 
-# Argument checks have moved to `dplateau._validate`; today's other branches still ask here.
-from dplateau._validate import as_number, non_negative, positive, probability, whole  # noqa: E402
-
 __all__ = [
     "CertificateError",
     "DataError",
@@ -40,9 +37,4 @@ __all__ = [
     "PlanError",
     "PrivacyWarning",
     "StoppedEarlyWarning",
-    "as_number",
-    "non_negative",
-    "positive",
-    "probability",
-    "whole",
 ]

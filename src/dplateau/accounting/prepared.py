@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dplateau._validate import non_negative, positive
 from dplateau.accounting.bounds.base import Chosen
 from dplateau.accounting.bounds.composition import composition
 from dplateau.accounting.guarantee import Guarantee
@@ -32,7 +33,7 @@ from dplateau.accounting.privacy_loss.profiles import (
     WithFailure,
 )
 from dplateau.accounting.privacy_loss.sampled import StepLaws
-from dplateau.errors import PlanError, non_negative, positive
+from dplateau.errors import PlanError
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
@@ -175,7 +176,8 @@ def beside(price: Price, mu: float) -> Price:
         return WithFailure(beside(price.price, mu), price.failure)
     if isinstance(price, Composed) and price.parts:
         law = gaussian_law(mu)
-        return Composed((*price.parts, (StepLaws(law, law), 1)), math.hypot(price.crude, mu))
+        parts = (*price.parts, (StepLaws(law, law), 1))
+        return Composed(parts, math.hypot(price.crude, mu), price.one_grid)
     return _ByDistribution(price, mu)
 
 

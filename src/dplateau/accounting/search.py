@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dplateau._validate import non_negative, positive, probability
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.composed import GridLaw
 from dplateau.accounting.privacy_loss.conversions import check_delta
 from dplateau.accounting.selection import ORDERS, Profile, Selection, deep_enough
 from dplateau.accounting.trials import Trials, trials_from_dict
-from dplateau.errors import PlanError, non_negative, positive, probability
+from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]

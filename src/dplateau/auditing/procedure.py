@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from dplateau._validate import probability, whole
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.lower.lower import lower_bound
 from dplateau.auditing.attackers import ATTACKERS, Score, Setting
@@ -32,7 +33,7 @@ from dplateau.auditing.statistics import (
     mu_lower,
     roc,
 )
-from dplateau.errors import PlanError, probability, whole
+from dplateau.errors import PlanError
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.run import run_many
@@ -262,7 +263,10 @@ def _aims(curve: Array, delta: float) -> dict[str, Objective]:
             )
         return np.asarray(np.nan_to_num(below, nan=-np.inf, posinf=np.inf, neginf=-np.inf))
 
-    objectives = (lambda a, b: epsilon_lower(a, b, delta), mu_lower, depth)
+    def refuted(a: Array, b: Array) -> Array:
+        return epsilon_lower(a, b, delta)
+
+    objectives: tuple[Objective, ...] = (refuted, mu_lower, depth)
     return dict(zip(AIMS, objectives, strict=True))
 
 

@@ -10,12 +10,13 @@ import math
 from typing import Any
 
 from dplateau._json import loads, number
+from dplateau._validate import as_number, probability, whole
 from dplateau.auditing.attackers import ATTACKERS
 from dplateau.auditing.canaries import CANARIES
 from dplateau.auditing.procedure import AIMS, held_against
 from dplateau.auditing.result import AuditResult, Curve
 from dplateau.auditing.statistics import Look
-from dplateau.errors import DataError, PlanError, as_number, probability, whole
+from dplateau.errors import DataError, PlanError
 from dplateau.plan.plan import Plan
 
 _MOST_LOOKS = 20

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau._validate import probability, whole
 from dplateau.accounting.search import Search
 from dplateau.accounting.selection import Profile, Selection, deep_enough
 from dplateau.auditing.statistics import clopper_pearson_upper, epsilon_lower, roc
-from dplateau.errors import probability, whole
 from dplateau.training import noise
 from dplateau.training.selecting import best_of
 

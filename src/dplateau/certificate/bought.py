@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dplateau._validate import positive, whole
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.prepared import Spread, account_prepared
 from dplateau.accounting.search import Search
-from dplateau.errors import PlanError, positive, whole
+from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
 _LOOK = "noisy counts and moments"

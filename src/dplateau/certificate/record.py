@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau._json import digest, loads
+from dplateau._validate import probability
 from dplateau.certificate import claims, disk
 from dplateau.certificate import verify as verification
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.claims import KIND, SCHEMA, Counting, fingerprint
 from dplateau.certificate.files import write_file
 from dplateau.certificate.verify import Check, Verification
-from dplateau.errors import CertificateError, probability
+from dplateau.errors import CertificateError
 from dplateau.plan.plan import Plan
 
 LARGEST = 16_000_000  # bytes: a schedule of half a million steps, written out

@@ -149,7 +149,7 @@ def plan_of(
             "--smoothness is missing: a bound on every record's curvature, which a hidden state "
             f"needs. Give it{way_out}."
         )
-    parts = {
+    parts: dict[str, Any] = {
         "batches": batches_of(kind, size),
         "iterations": iterations_of(iterations),
         "domain": domain_of(diameter),

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
-from dplateau.errors import PlanError, as_number
+from dplateau._validate import as_number
+from dplateau.errors import PlanError
 from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
 from dplateau.estimators.inputs import as_numbers
 from dplateau.plan.losses import Huber, Loss, SmoothedPinball

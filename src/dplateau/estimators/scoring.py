@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from dplateau.errors import PlanError, non_negative
+from dplateau._validate import non_negative
+from dplateau.errors import PlanError
 from dplateau.plan.batches import REPLACE_ONE
 
 Array = NDArray[np.float64]

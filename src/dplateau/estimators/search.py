@@ -14,10 +14,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from dplateau._validate import positive, probability
 from dplateau.accounting.search import Search
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
-from dplateau.errors import DataError, PlanError, positive, probability
+from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
 from dplateau.estimators.scoring import Score, score_for
 from dplateau.estimators.search_plan import choose_trials, plan_search

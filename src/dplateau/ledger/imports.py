@@ -13,8 +13,9 @@ from typing import Any
 import dp_accounting
 from dp_accounting import dp_event, pld, rdp
 
+from dplateau._validate import as_number, whole
 from dplateau.certificate.record import Certificate
-from dplateau.errors import PlanError, as_number, whole
+from dplateau.errors import PlanError
 from dplateau.ledger.mechanisms import (
     GaussianQuery,
     LaplaceQuery,

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dplateau import __version__
+from dplateau._validate import non_negative, positive, probability
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.certificate.verify import Check
-from dplateau.errors import DataError, PlanError, non_negative, positive, probability
+from dplateau.errors import DataError, PlanError
 from dplateau.ledger import checking
 from dplateau.ledger.budget import (
     ADAPTIVE,

@@ -21,11 +21,12 @@ from dp_accounting.pld import common, privacy_loss_distribution
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from dplateau._validate import non_negative, positive, probability, whole
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
-from dplateau.accounting.privacy_loss.profiles import PLD, Gaussian
+from dplateau.accounting.privacy_loss.profiles import PLD, Gaussian, as_pld
 from dplateau.accounting.record_count import PrivateCount
-from dplateau.errors import PlanError, non_negative, positive, probability, whole
+from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -379,7 +380,7 @@ class Several(Mechanism):
 
 def gaussian_pld(mu: float, interval: float) -> PLD:
     """The distribution of ``mu``-GDP on a grid."""
-    return Gaussian(mu).pld(interval)
+    return as_pld(Gaussian(mu), interval)
 
 
 def composed(plds: Sequence[PLD]) -> PLD:

@@ -88,8 +88,7 @@ def run(plan: Plan, loss: Loss, X: Any, y: Any, **options: Any) -> Array:
         What to run, and on which data: see `release`.
     **options
         The keyword arguments of `release`: ``random_state``, ``progress``, ``time_budget``,
-        ``stop_at``, ``checkpoint``, ``allow_intermediate``, ``callback``, ``certificate``,
-        ``delta``.
+        ``stop_at``, ``checkpoint``, ``allow_intermediate``, ``callback``, ``issue``.
 
     Returns
     -------
@@ -121,8 +120,7 @@ def release(
     checkpoint: str | Path | Checkpoint | None = None,
     allow_intermediate: bool = False,
     callback: Callable[[int, Array], object] | None = None,
-    certificate: str | Path | None = None,
-    delta: float | None = None,
+    issue: Callable[[Release], object] | None = None,
 ) -> Release:
     """Execute the plan.
 
@@ -156,13 +154,11 @@ def release(
         Show every iterate to ``callback(step, weights)``. The guarantee is then composition's.
     callback : callable, optional
         See ``allow_intermediate``.
-    certificate : path, optional
-        Write a certificate of the release there, at ``delta``.
-    delta : float, optional
-        For the certificate.
+    issue : callable, optional
+        Told the release before its resume file is removed: what fails there loses nothing.
     """
     seeded = random_state is not None
-    _check_options(seeded, checkpoint, allow_intermediate, callback, certificate, delta)
+    _check_options(seeded, checkpoint, allow_intermediate, callback)
     executed = plan.replace(hidden_state=False) if allow_intermediate else plan
     check_ends(executed, Clock(time_budget, stop_at))
     with preparing(progress):
@@ -187,10 +183,8 @@ def release(
             seeded=seeded,
             grid=noise.release_grid(executed, session.step),
         )
-        if certificate is not None and delta is not None:
-            from dplateau.certificate.record import Certificate
-
-            Certificate.of(outcome, delta).write(certificate)
+        if issue is not None:
+            issue(outcome)
         if keeper is not None:
             keeper.finish()
     return outcome
@@ -299,8 +293,6 @@ def _check_options(
     checkpoint: object,
     allow_intermediate: bool,
     callback: object,
-    certificate: object,
-    delta: object,
 ) -> None:
     if callback is not None and not allow_intermediate:
         raise PlanError(
@@ -314,5 +306,3 @@ def _check_options(
             "random_state and checkpoint exclude each other: a resumed run draws fresh noise, so "
             "it cannot be reproduced. Leave one of them out."
         )
-    if certificate is not None and delta is None:
-        raise PlanError("a certificate states epsilon at a delta: pass delta as well.")

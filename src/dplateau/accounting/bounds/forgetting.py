@@ -8,7 +8,7 @@ probability at most ``S(R)``, so ``delta <= delta(last R steps) + S(R)`` for eve
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,23 +80,49 @@ class ForgettingBound(Bound):
 def _within(
     plan: Plan, chance: Survival | VaryingSurvival, delta: float, most: float
 ) -> Chosen | None:
-    """The best horizon of at most ``most`` steps."""
+    """The best horizon of at most ``most`` steps, its steps priced by section 3, 4 or 14."""
     horizons = _horizons(chance, delta, most)
     if not horizons:
         return None
     endless = plan.replace(iterations=math.inf) if plan.is_constant else plan
-    values = _estimates(endless, chance, delta, horizons)
-    steps = min(horizons, key=lambda r: values[r])
-    place = horizons.index(steps)
+
+    def composed(steps: Sequence[float]) -> dict[float, float]:
+        return {
+            r: WithFailure(from_same_point(endless, r), chance(r)).estimate(delta) for r in steps
+        }
+
+    def hidden(steps: Sequence[float]) -> dict[float, float]:
+        left = [r for r in steps if chance(r) < delta]
+        return patterns.sketched(endless, left, [delta - chance(r) for r in left])
+
+    steps, _ = _refined(composed, horizons)
+    chosen = _chosen(from_same_point(endless, steps), steps, chance(steps))
+    steps, rough = _refined(hidden, horizons)
+    if not patterns.PESSIMISM * rough < chosen.epsilon(delta):
+        return chosen
+    price = patterns.from_common_start(endless, steps, delta - chance(steps))
+    if price is None:
+        return chosen
+    return min(chosen, _chosen(price, steps, chance(steps)), key=lambda each: each.epsilon(delta))
+
+
+def _chosen(price: Price, steps: float, failure: float) -> Chosen:
+    return Chosen(ForgettingBound.name, WithFailure(price, failure), steps, failure)
+
+
+def _refined(
+    estimates: Callable[[Sequence[float]], dict[float, float]], horizons: list[float]
+) -> tuple[float, float]:
+    """The horizon with the least estimate, also between the two next to the best, and that."""
+    values = estimates(horizons)
+    if not values:
+        return horizons[0], math.inf
+    place = horizons.index(min(values, key=lambda r: values[r]))
     low, high = horizons[max(place - 1, 0)], horizons[min(place + 1, len(horizons) - 1)]
-    between = sorted({int(r) for r in np.linspace(float(low), float(high), 9)[1:-1]} - {*horizons})
-    values.update(_estimates(endless, chance, delta, [float(r) for r in between]))
-    steps = min(values, key=lambda r: values[r])
-    failure = chance(steps)
-    if not failure < delta:
-        return None
-    price = WithFailure(last_steps_price(endless, steps, delta - failure), failure)
-    return Chosen(ForgettingBound.name, price, steps, failure)
+    between = {float(int(r)) for r in np.linspace(float(low), float(high), 9)[1:-1]}
+    values |= estimates(sorted(between - {*horizons}))
+    best = min(values, key=lambda r: values[r])
+    return best, values[best]
 
 
 def _horizons(chance: Survival | VaryingSurvival, delta: float, iterations: float) -> list[float]:
@@ -104,39 +130,14 @@ def _horizons(chance: Survival | VaryingSurvival, delta: float, iterations: floa
     return sorted(steps for steps in found if math.isfinite(steps))
 
 
-def _estimates(
-    plan: Plan, chance: Survival | VaryingSurvival, delta: float, horizons: list[float]
-) -> dict[float, float]:
-    """Roughly the epsilon of each horizon, to choose between them."""
-    failures = {steps: chance(steps) for steps in horizons}
-    values = {
-        steps: WithFailure(_composed(plan, steps), failures[steps]).estimate(delta)
-        for steps in horizons
-    }
-    left = [steps for steps in horizons if failures[steps] < delta]
-    hidden = patterns.sketched(plan, left, [delta - failures[steps] for steps in left])
-    return values | {steps: min(values[steps], value) for steps, value in hidden.items()}
-
-
-def _composed(plan: Plan, steps: float) -> Price:
-    if plan.hits.deterministic:
-        return Gaussian(from_common_start(plan, steps))
-    return composition(plan, steps)
-
-
-def last_steps_price(plan: Plan, steps: float, delta: float) -> Price:
-    """What the last steps cost from a common start: section 4, or the lesser of 3 and 14.
+def from_same_point(plan: Plan, steps: float) -> Price:
+    """What the last steps cost from a common start: section 4, or section 3 for random batches.
 
     See docs/theory.md#section-6.
     """
-    plain = _composed(plan, steps)
-    rough = patterns.roughly(plan, steps, delta)
-    if math.isinf(rough) or not patterns.PESSIMISM * rough < plain.epsilon(delta):
-        return plain
-    hidden = patterns.from_common_start(plan, steps, delta)
-    if hidden is None or hidden.epsilon(delta) >= plain.epsilon(delta):
-        return plain
-    return hidden
+    if plan.hits.deterministic:
+        return Gaussian(from_common_start(plan, steps))
+    return composition(plan, steps)
 
 
 @dataclass(frozen=True)

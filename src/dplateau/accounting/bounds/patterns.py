@@ -135,7 +135,7 @@ def from_common_start(plan: Plan, last: float, delta: float) -> Price | None:
         return None
     crude = facts.hit * (2 if facts.mirrored else 1) * math.sqrt(steps)
     parts = tuple((block_laws(block), count) for block, count in Counter(layout.blocks).items())
-    return WithFailure(Composed(parts, crude), filled + layout.failure)
+    return WithFailure(Composed(parts, crude, one_grid=True), filled + layout.failure)
 
 
 def _allocated(plan: Plan, facts: _Facts, steps: float, delta: float) -> Price | None:

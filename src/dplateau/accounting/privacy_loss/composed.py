@@ -43,7 +43,7 @@ _FAR_BELOW, _GENTLER = 0.87, 0.25  # below this share of the moment bound, tilt 
 _MAX_GRID = 1 << 20
 _FEW_PARTS = 3
 _FEW_FACTORS = 4096  # transforms that may be multiplied on one grid
-_ONE_GRID = 1 << 18
+_ONE_GRID, _ONE_GRID_POINTS = 1 << 18, 320.0
 _CLEAR = 1e-9  # a delta so far above the mass astray that no tilt is needed
 _FARTHEST = 1e4  # an epsilon that is as good as none
 _WEIGHTLESS, _NO_VARIANCE = 1e-30, 1e-280  # atoms of less weight need not lie at the same place
@@ -376,7 +376,7 @@ class Composition:
     """
 
     parts: tuple[tuple[LossLaw, int], ...]
-    points: float = 320.0  # of a grid for many laws, per standard deviation of their sum
+    one_grid: bool = False  # whether many laws with rare large losses are composed on one grid
 
     @property
     def infinity(self) -> float:
@@ -426,12 +426,13 @@ class Composition:
     @property
     def _many_and_rare(self) -> bool:
         """Many laws that occur a few times each: composed on one grid."""
-        return len(self.parts) > _FEW_PARTS and sum(n for _, n in self.parts) <= _FEW_FACTORS
+        few = sum(n for _, n in self.parts) <= _FEW_FACTORS
+        return self.one_grid and few and len(self.parts) > _FEW_PARTS
 
     def _composed(self, theta: float) -> _Tilted:
         if self._many_and_rare:
             return _on_one_grid(
-                [(_Tilted.of(law, theta, self.points, _ONE_GRID), n) for law, n in self.parts]
+                [(_Tilted.of(law, theta, _ONE_GRID_POINTS, _ONE_GRID), n) for law, n in self.parts]
             )
         total: _Tilted | None = None
         for law, copies in self.parts:
@@ -545,9 +546,10 @@ class Composition:
         return GridLaw(interval, first, probs, lost)
 
 
-def compositions(parts: Sequence[tuple[LossLaw, int]]) -> Composition:
+def compositions(parts: Sequence[tuple[LossLaw, int]], *, one_grid: bool = False) -> Composition:
     """A composition of the given laws, steps that occur no time left out.
 
     See docs/theory.md#section-2.
     """
-    return Composition(tuple((law, copies) for law, copies in parts if copies > 0))
+    held = tuple((law, copies) for law, copies in parts if copies > 0)
+    return Composition(held, one_grid)

@@ -83,6 +83,7 @@ class Composed:
 
     parts: tuple[tuple[StepLaws, int], ...]
     crude: float
+    one_grid: bool = False
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -90,7 +91,7 @@ class Composed:
 
     @cached_property
     def orders(self) -> tuple[Composition, ...]:
-        forward, backward = both_orders(list(self.parts))
+        forward, backward = both_orders(list(self.parts), one_grid=self.one_grid)
         same = all(laws.forward is laws.backward for laws, _ in self.parts)
         return (forward,) if same else (forward, backward)
 

@@ -113,12 +113,14 @@ def displacement_chance(plan: Plan) -> float:
     return 0.0 if plan.neighboring_relation == REPLACE_SPECIAL else plan.overflow
 
 
-def both_orders(parts: list[tuple[StepLaws, int]]) -> tuple[Composition, Composition]:
+def both_orders(
+    parts: list[tuple[StepLaws, int]], *, one_grid: bool = False
+) -> tuple[Composition, Composition]:
     """The composition of steps, in both orders of the two worlds.
 
     See docs/theory.md#section-2.
     """
     return (
-        compositions([(laws.forward, copies) for laws, copies in parts]),
-        compositions([(laws.backward, copies) for laws, copies in parts]),
+        compositions([(laws.forward, copies) for laws, copies in parts], one_grid=one_grid),
+        compositions([(laws.backward, copies) for laws, copies in parts], one_grid=one_grid),
     )
