@@ -28,13 +28,20 @@ from pathlib import Path
 from dplateau.certificate import disk
 from dplateau.errors import DataError, LeftoverWarning
 
-MODEL, CERTIFICATE, REPORT, SIGNATURE = (
+MODEL, CERTIFICATE, REPORT, SIGNATURE, EVALUATION = (
     "model.json",
     "certificate.json",
     "report.html",
     "certificate.sig.json",
+    "evaluation.json",
 )
-RELEASE = (MODEL, CERTIFICATE, REPORT, SIGNATURE)  # what one release owns of its directory
+RELEASE = (
+    MODEL,
+    CERTIFICATE,
+    REPORT,
+    SIGNATURE,
+    EVALUATION,
+)  # what one release owns of its directory
 
 _ATTEMPTS = 5
 
@@ -375,6 +382,7 @@ def _discard(directory: Path) -> None:
 
 __all__ = [
     "CERTIFICATE",
+    "EVALUATION",
     "MODEL",
     "RELEASE",
     "REPORT",

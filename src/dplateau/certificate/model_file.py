@@ -20,6 +20,7 @@ NAMES = frozenset(
     (
         *("format", "estimator", "target", "classes", "target_bounds"),
         *("schema", "rows", "features", "weights"),
+        *("name", "date"),
     )
 )
 

@@ -1,1 +1,82 @@
-"""To come."""
+"""``dplateau evaluate``: how good a model is, told with noise or on public records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dplateau.certificate.files import EVALUATION, write_file
+from dplateau.cli import app
+from dplateau.cli.train import AsJson, Header, Separator, Table
+from dplateau.errors import PlanError
+
+
+@app.command()
+def evaluate(
+    directory: Annotated[Path, typer.Argument(help="What `dplateau train --out` wrote.")],
+    table: Table,
+    epsilon: Annotated[
+        float | None, typer.Option(help="What the scores may cost; with private records.")
+    ] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="The table is public: no noise, no cost.")
+    ] = False,
+    ledger: Annotated[
+        str | None, typer.Option(help="The ledger that keeps the test records' budget.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="The data set's name in the ledger; with --ledger.")
+    ] = None,
+    separator: Separator = None,
+    header: Header = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tell accuracy, AUC, R² and calibration on a table that the model was not trained on.
+
+    The scores are added to evaluation.json beside the model, and so is what they cost; the report
+    shows them.
+    """
+    from dplateau.certificate.evaluation import read_evaluations, together
+    from dplateau.certificate.record import fingerprint
+    from dplateau.tables.reading import read_table
+    from dplateau.tables.table_model import TableModel
+
+    if (epsilon is None) != public:
+        raise PlanError(
+            "say either what the scores may cost (--epsilon 0.1), or that the table is --public."
+        )
+    if (ledger is None) != (dataset is None) or (public and ledger is not None):
+        raise PlanError("--ledger and --dataset go together, and with --epsilon.")
+    model = TableModel.read(directory)
+    earlier = read_evaluations(directory, fingerprint(model.estimator.weights_))
+    wanted = [*(column.name for column in model.encoder.columns), model.target]
+    rows = read_table(table, wanted, separator=separator, header=header)
+    if ledger is not None and dataset is not None:  # paid before anything is computed
+        from dplateau.ledger import Ledger
+
+        Ledger(ledger).spend(dataset, epsilon=epsilon, note=f"evaluation of {directory.name}")
+    found = model.score_private(rows, epsilon=epsilon)
+    certificate = model.certificate
+    total = together(certificate.epsilon, certificate.delta, [*earlier, found])
+    document = {
+        "evaluations": [one.to_dict() for one in (*earlier, found)],
+        "together": total,
+    }
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    write_file(directory / EVALUATION, text, force=True)
+    if as_json:
+        print(json.dumps({**found.to_dict(), "together": total}))
+        return
+    for name, score in found.scores.items():
+        off = found.noise[name]
+        shown = f"{score:.4g}" + (f" ± {2 * off:.2g} (noise)" if off > 0 else "")
+        print(f"{name}: {shown if score == score else 'drowned in noise'}")
+    print(found.statement)
+    if not public:
+        print(
+            f"Model and evaluations together: epsilon = {total['epsilon']:.4g} at delta = "
+            f"{total['delta']:g}."
+        )

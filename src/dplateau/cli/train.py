@@ -132,6 +132,9 @@ def train(
             "repeated. `dplateau search` has more to say."
         ),
     ] = None,
+    name: Annotated[
+        str, typer.Option(help="What the table is called in the report; its path never is.")
+    ] = "",
     separator: Separator = None,
     header: Header = False,
     ledger: Annotated[
@@ -185,6 +188,7 @@ def train(
             target,
             rows=rows,
             model=model,
+            name=name,
             reservation=reservation,
             checkpoint=checkpoint,
             scaling=scaling,

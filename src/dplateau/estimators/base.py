@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.extmath import safe_sparse_dot
@@ -24,8 +25,10 @@ from dplateau.accounting.guarantee import WEAK_EPSILON
 from dplateau.accounting.prepared import plan_beside
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.bought import Bought
-from dplateau.certificate.record import Certificate, Counting
+from dplateau.certificate.evaluation import Evaluation
+from dplateau.certificate.record import Certificate, Counting, fingerprint
 from dplateau.errors import DataError, PlanError
+from dplateau.estimators.evaluation import Question, evaluate
 from dplateau.estimators.inputs import in_parameters, refuse_unreadable, refuse_unreleasable
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
 from dplateau.estimators.surroundings import COPIES, warn_of_learned_steps
@@ -375,6 +378,46 @@ class PrivateLinearModel(BaseEstimator):
         X = self._features(X)
         return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
 
+    # -- how good it is -------------------------------------------------------------------------
+
+    def score_private(
+        self, X: Any, y: Any, *, epsilon: float | None, random_state: Any = None
+    ) -> Evaluation:
+        """Scores on private records, with noise that makes them safe to tell.
+
+        Parameters
+        ----------
+        X, y : arrays
+            Records that the model was not trained on. Whoever is in both has the two epsilons
+            added up. No record raises an error: one without a known target counts as wrong.
+        epsilon : float or None
+            What the scores may cost, at delta 0. None: the records are public, and there is no
+            noise.
+        random_state : int, optional
+            Makes it reproducible, hence not for release.
+
+        Returns
+        -------
+        Evaluation
+            ``scores``, how far the ``noise`` may move them, and a ``calibration`` curve.
+        """
+        check_is_fitted(self)
+        refuse_unreadable(X)
+        X = validate_data(self, X, reset=False, ensure_all_finite=False, **_FEATURES)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        return evaluate(
+            self._question(_finite(X), y),
+            X.shape[0],
+            epsilon=epsilon,
+            relation=str(relation_name(self.neighboring_relation)),
+            model=fingerprint(self.weights_),
+            random_state=random_state,
+        )
+
+    def _question(self, X: Any, y: NDArray[Any]) -> Question:
+        raise TypeError(f"{type(self).__name__} asks no question")
+
     # -- what leaves ----------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
@@ -401,3 +444,12 @@ class PrivateLinearModel(BaseEstimator):
         tags.input_tags.allow_nan = False
         tags.non_deterministic = True
         return tags
+
+
+def _finite(X: Any) -> Any:
+    """Features to predict from whatever they hold: what is not finite counts as 0."""
+    if scipy.sparse.issparse(X):
+        return scipy.sparse.csr_array(
+            (np.nan_to_num(X.data, posinf=0.0, neginf=0.0), X.indices, X.indptr), shape=X.shape
+        )
+    return np.nan_to_num(X, posinf=0.0, neginf=0.0)

@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
+from dplateau.estimators.evaluation import Question, classification, positions
 from dplateau.estimators.inputs import present
 from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
 from dplateau.training.data import which_exist
@@ -87,6 +88,15 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _settle(self) -> None:
         self.classes_ = np.array(self._labels())
+
+    def _question(self, X: Any, y: NDArray[Any]) -> Question:
+        true = positions(y, self.classes_.tolist())
+        predicted = positions(self.predict(X), self.classes_.tolist())
+        return classification(true, predicted, self._chances(X, predicted), len(self.classes_))
+
+    def _chances(self, X: Any, predicted: NDArray[np.intp]) -> Array | None:
+        """Probabilities, of the second of two classes or of the predicted one."""
+        return None
 
     # Read off the certified weights each time: what predicts cannot differ from what was hashed.
 
@@ -180,6 +190,12 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
         up, down = np.minimum(expit(-scores), limit), np.minimum(expit(scores), limit)
         positive = down / (up + down)
         return np.column_stack([1.0 - positive, positive])
+
+    def _chances(self, X: Any, predicted: NDArray[np.intp]) -> Array | None:
+        chances = self.predict_proba(X)
+        if chances.shape[1] == 2:
+            return np.asarray(chances[:, 1])
+        return np.asarray(chances[np.arange(len(predicted)), predicted])
 
     def predict_log_proba(self, X: Any) -> Array:
         """The logarithm of `predict_proba`."""

@@ -131,6 +131,26 @@ def as_numbers(y: NDArray[Any]) -> NDArray[np.float64]:
         ) from None
 
 
+def numbers_or_none(y: NDArray[Any]) -> NDArray[np.float64]:
+    """Targets as floats, NaN where one is none: no record raises an error.
+
+    Examples
+    --------
+    >>> numbers_or_none(np.array([1, None, "x"], dtype=object)).tolist()
+    [1.0, nan, nan]
+    """
+
+    def read(value: Any) -> float:
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            return np.nan
+
+    if y.dtype.kind in "fiub":
+        return y.astype(np.float64)
+    return np.array([read(value) for value in y], dtype=np.float64)
+
+
 def _numbers_alone(X: Any) -> bool:
     """Whether all columns of a table, or an array of two dimensions, hold real numbers."""
     if isinstance(X, np.ndarray):

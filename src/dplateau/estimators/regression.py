@@ -14,7 +14,8 @@ from sklearn.base import RegressorMixin
 from dplateau._validate import as_number
 from dplateau.errors import PlanError
 from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
-from dplateau.estimators.inputs import as_numbers
+from dplateau.estimators.evaluation import Question, quantile, regression
+from dplateau.estimators.inputs import as_numbers, numbers_or_none
 from dplateau.plan.losses import Huber, Loss, SmoothedPinball
 
 
@@ -81,6 +82,16 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _facts(self) -> dict[str, Any]:
         return {**super()._facts(), "target_bounds": [float(bound) for bound in self.target_bounds]}  # type: ignore[union-attr]
+
+    def _question(self, X: Any, y: Any) -> Question:
+        targets, predicted, half = self._compared(X, y)
+        return regression(targets, predicted, half)
+
+    def _compared(self, X: Any, y: Any) -> tuple[Array, Array, float]:
+        """Targets (NaN where there is none) and predictions in [-1, 1], and what 1 stands for."""
+        middle, half = self._range()
+        targets = np.clip((numbers_or_none(y) - middle) / half, -1.0, 1.0)
+        return targets, (self.predict(X) - middle) / half, half
 
     # Read off the certified weights each time: what predicts cannot differ from what was hashed.
 
@@ -158,6 +169,9 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
 
     quantile: float = 0.5
     width: float = 0.1
+
+    def _question(self, X: Any, y: Any) -> Question:
+        return quantile(*self._compared(X, y), self.quantile)
 
     def _loss(self) -> Loss:
         self._range()

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from dplateau._json import number
 from dplateau.auditing.reading import read_audit
 from dplateau.auditing.result import VIOLATED, AuditResult
-from dplateau.certificate import disk, sign, wording
+from dplateau.certificate import disk, evaluation, sign, wording
 from dplateau.certificate.bought import Bought
+from dplateau.certificate.evaluation import Evaluation, read_evaluations
 from dplateau.certificate.files import CERTIFICATE, MODEL, REPORT, check_file, write_file
 from dplateau.certificate.model_file import LARGEST, read_document
 from dplateau.certificate.record import Certificate, Check, Counting
@@ -36,8 +37,9 @@ from dplateau.certificate.sign import Voucher
 from dplateau.certificate.verify import Verification
 from dplateau.errors import CertificateError, DataError
 from dplateau.plan.plan import Plan
+from dplateau.report import declared
 from dplateau.report.figures.still import page_parts
-from dplateau.report.pictures import Drawn, Picture, epsilon_picture, tradeoff_picture
+from dplateau.report.pictures import Drawn, Picture, hidden_state, tradeoff_picture
 
 _FIT = "Fit for release"
 _LARGEST_PAGE = 50_000_000  # bytes
@@ -123,7 +125,13 @@ def make_report(
     if voucher.check is not None and not voucher.check.passed:
         raise CertificateError(f"this certificate does not hold: {voucher.check.found}.")
     attacked = None if audit is None else _audit_of(certificate, Path(audit))
-    page = render(found, audit=attacked, voucher=voucher)
+    page = render(
+        found,
+        audit=attacked,
+        voucher=voucher,
+        model=read_document(model) if model.is_file() else None,
+        evaluations=read_evaluations(source.parent, certificate.to_dict()["model"]["sha256"]),
+    )
     return Report(write_file(target, page, force=True), found, voucher)
 
 
@@ -189,6 +197,8 @@ def render(
     *,
     audit: AuditResult | None = None,
     voucher: Voucher | None = None,
+    model: Mapping[str, Any] | None = None,
+    evaluations: Sequence[Evaluation] = (),
 ) -> str:
     """The report of a certificate that holds, as HTML text, with an audit if there is one.
 
@@ -227,6 +237,8 @@ def render(
         "remarks": _remarks(record.get("remarks", ())),
         "plan": _rows(_plan_rows(record)),
         "audit": "" if audit is None else audit.to_html(),
+        "declared": "" if model is None else declared.section(model),
+        "evaluation": evaluation.section(evaluations, verification.epsilon, guarantee["delta"]),
         "unchecked": _escape(_unchecked(verification.checks)),
         "digest": record["digest"],
         "model": record["model"]["sha256"],
@@ -340,9 +352,10 @@ def _pictures(verification: Verification, plan: Plan) -> str:
         verification.record["run"]["iterations_run"],
         Bought.from_record(verification.record),
     )
-    # a search has no training length of its own
-    lengths = () if facts.bought.search is not None else (epsilon_picture(facts),)
-    return "\n".join(map(_figure, (*lengths, tradeoff_picture(facts))))
+    if facts.bought.search is not None:  # a search has no training length of its own
+        return _figure(tradeoff_picture(facts))
+    words, drawn = hidden_state(facts)
+    return f"<p>{_escape(words)}</p>\n" + "\n".join(map(_figure, (*drawn, tradeoff_picture(facts))))
 
 
 def _figure(picture: Picture) -> str:

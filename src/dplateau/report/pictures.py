@@ -21,6 +21,7 @@ from dplateau.plan.plan import Plan
 from dplateau.report.figures.describe import Spec, attack_figure, epsilon_figure
 from dplateau.report.figures.still import still
 
+_SAME = 1.01  # curves so close to each other look like one
 _EVERY = 3  # lengths per one at which the paper's and the lower bound are worked out, too
 
 
@@ -42,6 +43,35 @@ class Drawn(NamedTuple):
     counting: Counting
     steps_run: int
     bought: Bought = Bought()
+
+
+def hidden_state(facts: Drawn) -> tuple[str, tuple[Picture, ...]]:
+    """What hiding the intermediate models buys: in words, with a picture where there is one to see.
+
+    Where this guarantee is composition's at every length, a drawing of both shows nothing.
+    """
+    if not facts.plan.hidden_state:
+        return "All intermediate models are counted as shown: nothing is hidden here.", ()
+    lengths = _lengths(facts.plan, facts.steps_run)
+    ends = [_bounds(facts, int(t), beside=False) for t in (lengths[0], lengths[-1])]
+    composed = _bounds(facts, max(facts.steps_run, 1), beside=False).get("composition", math.inf)
+    lead = "What keeping the intermediate models hidden buys"
+    bought = composed > _SAME * facts.epsilon
+    if not bought and all(e.get("composition", math.inf) <= _SAME * e[_REPORTED] for e in ends):
+        return (
+            f"{lead}: nothing at this length of training. Had every intermediate model been shown, "
+            f"epsilon would be {wording.above(composed)} as well. It buys something where weights "
+            "are bounded (radius) or penalised (alpha) and training is long.",
+            (),
+        )
+    if bought:
+        words = (
+            f"{lead}: epsilon = {wording.above(facts.epsilon)} instead of "
+            f"{wording.above(composed)}, had every one of them been shown."
+        )
+    else:
+        words = f"{lead}: nothing yet at this length, and more the longer training would last."
+    return words, (epsilon_picture(facts),)
 
 
 def epsilon_picture(facts: Drawn) -> Picture:
@@ -128,4 +158,4 @@ def _steps(count: float) -> str:
     return f"{count:g}"
 
 
-__all__ = ["Drawn", "Picture", "epsilon_picture", "tradeoff_picture"]
+__all__ = ["Drawn", "Picture", "epsilon_picture", "hidden_state", "tradeoff_picture"]

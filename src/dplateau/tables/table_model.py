@@ -6,6 +6,7 @@ Neither holds data, seeds or anything computed from data but the released weight
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from dplateau import estimators
 from dplateau.accounting.prepared import Spread
 from dplateau.certificate.bought import Bought
+from dplateau.certificate.evaluation import Evaluation
 from dplateau.certificate.files import CERTIFICATE, MODEL, Place, reserved
 from dplateau.certificate.model_file import FORMAT, read_document
 from dplateau.errors import DataError, PlanError
@@ -45,6 +47,8 @@ class TableModel:
     estimator: PrivateLinearModel
     encoder: PublicTableEncoder
     target: str
+    name: str = ""
+    date: str = ""
 
     @classmethod
     def train(
@@ -57,6 +61,7 @@ class TableModel:
         model: str | None = None,
         scaling: str = "auto",
         search: Mapping[str, Any] | None = None,
+        name: str = "",
         reservation: Reservation | None = None,
         checkpoint: str | Path | None = None,
         **options: Any,
@@ -76,6 +81,8 @@ class TableModel:
             The column to predict.
         rows : {"auto", "unit", "bound"}
             How rows are scaled: see `PublicTableEncoder`.
+        name : str
+            What the table is called in the report; nothing is taken from its path.
         model : {"logistic", "svm", "linear", "quantile"}, optional
             Another estimator for such a column.
         scaling : {"auto", "public", "standard"}
@@ -117,7 +124,8 @@ class TableModel:
                 )
             chooser = estimators.PrivateSearch(estimator, **search, **budget)
             estimator = chooser.fit(features, column.targets(cells)).best_estimator_
-        trained = cls(estimator, encoder, target)
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        trained = cls(estimator, encoder, target, name, today)
         estimator.certificate_ = estimator.certificate_.bound_to(trained.to_dict())
         if reservation is not None:  # entered first, then shown
             reservation.settle(estimator.certificate_)
@@ -144,6 +152,32 @@ class TableModel:
             return np.empty((0, len(self.estimator.classes_)))
         return np.asarray(self.estimator.predict_proba(features))
 
+    def score_private(
+        self, table: Any, *, epsilon: float | None, random_state: Any = None
+    ) -> Evaluation:
+        """Scores on a table that the model was not trained on: see the estimator's method."""
+        column = column_from_dict(self.target, self._target_facts())
+        cells = columns_of(table)
+        if self.target not in cells:
+            raise DataError(f"the table has no column {self.target!r}, which is what is predicted.")
+        targets = column.targets(cells[self.target])
+        features = self.encoder.transform(table)
+        if features.shape[0] == 0:
+            raise DataError("the table has no rows to evaluate on. Check that it is the right one.")
+        return self.estimator.score_private(
+            features, targets, epsilon=epsilon, random_state=random_state
+        )
+
+    def _target_facts(self) -> dict[str, Any]:
+        """The target's entry in a schema, as far as the model knows it."""
+        model: Any = self.estimator
+        if not hasattr(model, "classes_"):
+            return {"type": "number", "bounds": list(model.target_bounds)}
+        labels = model.classes_.tolist()
+        if labels == ["false", "true"]:
+            return {"type": "boolean"}
+        return {"type": "category", "categories": labels}
+
     # -- on disk ----------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,6 +191,8 @@ class TableModel:
             "format": FORMAT,
             "estimator": type(model).__name__,
             "target": self.target,
+            **({"name": self.name} if self.name else {}),
+            **({"date": self.date} if self.date else {}),
             **facts,
             "schema": dict(load_schema(self.encoder.schema)),
             "rows": self.encoder.scaling,  # what was done, whatever chose it
@@ -230,7 +266,7 @@ class TableModel:
             raise KeyError("weights")
         model.certificate_, model.plan_ = certificate, certificate.plan
         model.n_iter_ = int(certificate.plan.iterations)
-        return cls(model, encoder, stored["target"])
+        return cls(model, encoder, stored["target"], stored.get("name", ""), stored.get("date", ""))
 
 
 def _scaled(

@@ -1,0 +1,64 @@
+"""What the signer of a report is asked to confirm: every fact that a person declared, to sign."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_WORDS = {
+    "bounds": "between {}",
+    "categories": "one of {}",
+    "bins": "in {} intervals of equal width",
+}
+
+
+def section(model: Mapping[str, Any]) -> str:
+    """The declared facts of a model file (``model.json``), and a line to sign on."""
+    target = str(model.get("target", ""))
+    rows = [
+        ("table", str(model.get("name") or "no name was given (dplateau train --name)")),
+        ("trained on", str(model.get("date") or "not recorded")),
+        ("predicts", f"{target}: {_target(model)}"),
+        *_columns(model),
+    ]
+    table = "\n".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(fact)}</td></tr>" for name, fact in rows
+    )
+    return (
+        "<section>\n<h2>What was declared about the table</h2>\n"
+        "<p>Each of these was stated by a person. The guarantee rests on their being public "
+        "knowledge, or having been written down before anybody looked at the records.</p>\n"
+        f'<table class="declared">\n{table}\n</table>\n'
+        '<p class="signature">Confirmed by (name, date, signature):<br><br>'
+        "_______________________________________________</p>\n</section>"
+    )
+
+
+def _target(model: Mapping[str, Any]) -> str:
+    if "classes" in model:
+        return _fact("categories", model["classes"])
+    return _fact("bounds", model["target_bounds"]) if "target_bounds" in model else ""
+
+
+def _columns(model: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for name, facts in model.get("schema", {}).get("columns", {}).items():
+        if not isinstance(facts, Mapping):
+            continue
+        kind = str(facts.get("type"))
+        said = [_fact(key, facts[key]) for key in _WORDS if facts.get(key) is not None]
+        if facts.get("log"):
+            said.append("on a logarithmic scale")
+        yield name, ", ".join(["not used" if kind == "ignore" else kind, *said])
+
+
+def _fact(name: str, value: Any) -> str:
+    """A declared fact in words, complete: whoever signs has seen all of it."""
+    if name == "bounds":
+        return _WORDS[name].format(" and ".join(str(bound) for bound in value))
+    if name == "categories":
+        return _WORDS[name].format(", ".join(str(one) for one in value))
+    return _WORDS[name].format(value)
+
+
+__all__ = ["section"]
