@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
     age = np.random.default_rng(0).integers(0, 100, 4000)
     frame = pd.DataFrame({"age": age, "job": "clerk", "ill": (age > 50).astype(int)})
     frame[2000:].to_csv(folder / "test.csv", index=False)
-    facts = {"epsilon": 4.0, "delta": 1e-6, "steps": 60, "name": "Ward <7>"}
+    facts = {"epsilon": 4.0, "delta": 1e-6, "steps": 60, "name": "Ward <7>", "scaling": "public"}
     TableModel.train(frame[:2000], SCHEMA, "ill", **facts).write(folder / "model")
     return folder
 

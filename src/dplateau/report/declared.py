@@ -13,8 +13,11 @@ _WORDS = {
 }
 
 
-def section(model: Mapping[str, Any]) -> str:
-    """The declared facts of a model file (``model.json``), and a line to sign on."""
+def section(model: Mapping[str, Any], *, narrowed: bool = False) -> str:
+    """The declared facts of a model file (``model.json``), and a line to sign on.
+
+    ``narrowed``: a share of the budget bought the bounds of numbers, so nobody declared those.
+    """
     target = str(model.get("target", ""))
     rows = [
         ("table", str(model.get("name") or "no name was given (dplateau train --name)")),
@@ -25,14 +28,22 @@ def section(model: Mapping[str, Any]) -> str:
     table = "\n".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(fact)}</td></tr>" for name, fact in rows
     )
-    return (
-        "<section>\n<h2>What was declared about the table</h2>\n"
-        "<p>Each of these was stated by a person. The guarantee rests on their being public "
-        "knowledge, or having been written down before anybody looked at the records.</p>\n"
-        f'<table class="declared">\n{table}\n</table>\n'
-        '<p class="signature">Confirmed by (name, date, signature):<br><br>'
-        "_______________________________________________</p>\n</section>"
+    bought = (
+        "<p>The bounds of numbers are no declared ones: a share of the budget bought them, with "
+        "noise, within those of the schema.</p>"
     )
+    parts = [
+        "<section>",
+        "<h2>What was declared about the table</h2>",
+        "<p>Each of these was stated by a person. The guarantee rests on their being public "
+        "knowledge, or having been written down before anybody looked at the records.</p>",
+        *([bought] if narrowed else []),
+        f'<table class="declared">\n{table}\n</table>',
+        '<p class="signature">Confirmed by (name, date, signature):<br><br>'
+        "_______________________________________________</p>",
+        "</section>",
+    ]
+    return "\n".join(parts)
 
 
 def _target(model: Mapping[str, Any]) -> str:

@@ -237,7 +237,9 @@ def render(
         "remarks": _remarks(record.get("remarks", ())),
         "plan": _rows(_plan_rows(record)),
         "audit": "" if audit is None else audit.to_html(),
-        "declared": "" if model is None else declared.section(model),
+        "declared": ""
+        if model is None
+        else declared.section(model, narrowed=Bought.from_record(record).scaling is not None),
         "evaluation": evaluation.section(evaluations, verification.epsilon, guarantee["delta"]),
         "unchecked": _escape(_unchecked(verification.checks)),
         "digest": record["digest"],
