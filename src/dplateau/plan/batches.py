@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc
 
 from dplateau._validate import positive, probability, whole
 from dplateau.errors import PlanError
@@ -386,6 +385,8 @@ def binomial_tail(least: float, coins: int, chance: float) -> float:
     By the incomplete beta function, which takes counts of any size (scipy's binomial tails wrap at
     32 bits) and is right to twelve digits.
     """
+    from scipy.special import betainc  # not needed to write a plan down, and slow to load
+
     if least > coins:
         return 0.0
     return min(1.0, float(betainc(least, coins - least + 1, chance)) * (1 + 1e-10))

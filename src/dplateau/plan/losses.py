@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_softmax, softmax
 
 from dplateau._validate import non_negative, positive, probability, whole
 from dplateau.errors import DataError, PlanError
@@ -232,6 +231,8 @@ class Logistic(TwoClassLoss):
         return np.logaddexp(0.0, -targets * scores)
 
     def slope(self, scores: Array, targets: Array) -> Array:
+        from scipy.special import expit
+
         return np.asarray(-targets * expit(-targets * scores))
 
 
@@ -420,10 +421,14 @@ class Softmax(Loss):
         return _codes(y, self.labels).astype(np.float64)
 
     def value(self, scores: Array, targets: Array) -> Array:
+        from scipy.special import log_softmax
+
         rows = np.arange(len(scores))
         return np.asarray(-log_softmax(scores, axis=1)[rows, targets.astype(np.intp)])
 
     def slope(self, scores: Array, targets: Array) -> Array:
+        from scipy.special import softmax
+
         slopes = np.array(softmax(scores, axis=1))
         slopes[np.arange(len(scores)), targets.astype(np.intp)] -= 1.0
         return slopes
