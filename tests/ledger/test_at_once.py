@@ -106,8 +106,9 @@ def run_killed(address, tmp_path, moments, at_once, longest):
     rng = random.Random(1)
     for start in range(0, moments, at_once):
         group = spender.spenders(address, log, at_once, 200, first_seed=1000 * start)
-        for process in group:
-            spender.kill_at_random(process, rng, longest)
+        for k, process in enumerate(group):
+            begun = spender.ready(log, 1000 * start + k)
+            spender.kill_at_random(process, begun, rng, longest)
         spender.check(ledger, log)
     assert log.read_text()  # they lived long enough to spend
 

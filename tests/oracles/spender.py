@@ -16,6 +16,8 @@ def spend(address, log, seed, count):
     """Spend ``count`` times; a line for every release, written only once the ledger has agreed."""
     rng = random.Random(seed)
     ledger = Ledger(address)
+    ledger.remaining("patients")  # all is imported and opened
+    ready(log, seed).touch()
     for k in range(count):
         epsilon = rng.choice((0.01, 0.02, 0.05))
         try:
@@ -30,10 +32,15 @@ def spend(address, log, seed, count):
             file.write(f"{number} {seed}.{k}\n")
 
 
+def ready(log, seed):
+    """The file that says that a process has come to its work."""
+    return log.with_name(f"ready-{seed}")
+
+
 def spenders(address, log, processes, count, first_seed=0):
     """Start so many processes at once, without copying this one's threads."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dplateau.ledger"])
+    context.set_forkserver_preload(["dplateau.ledger", "sqlalchemy"])
     started = [
         context.Process(target=spend, args=(address, log, first_seed + k, count))
         for k in range(processes)
@@ -43,8 +50,10 @@ def spenders(address, log, processes, count, first_seed=0):
     return started
 
 
-def kill_at_random(process, rng, longest):
-    """SIGKILL at a random moment of a process's life."""
+def kill_at_random(process, begun, rng, longest):
+    """SIGKILL at a random moment of a process's work."""
+    while process.is_alive() and not begun.exists():
+        time.sleep(0.01)
     time.sleep(rng.random() * longest)
     if process.is_alive():
         os.kill(process.pid, signal.SIGKILL)

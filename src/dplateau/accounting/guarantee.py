@@ -24,6 +24,7 @@ from dplateau.accounting.privacy_loss.conversions import (
 from dplateau.accounting.privacy_loss.profiles import PLD, as_pld
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
+from dplateau.plan.units import in_units
 
 Vector = NDArray[np.float64]
 
@@ -286,7 +287,8 @@ class Guarantee:
         delta = self.reference_delta
         chosen, epsilon = self.winner(delta)
         reason = self._statement_of(chosen).reason(chosen)
-        return " ".join(_sentences(self.plan, reason, epsilon, delta))
+        said = " ".join(_sentences(self.plan, reason, epsilon, delta))
+        return in_units(said, self.plan.unit)
 
 
 _RELATIONS = {

@@ -25,6 +25,7 @@ from dplateau.auditing.canaries import (
     walk_worlds,
     with_record,
 )
+from dplateau.auditing.persons import run_people
 from dplateau.auditing.result import AuditResult
 from dplateau.auditing.statistics import (
     Look,
@@ -36,6 +37,7 @@ from dplateau.auditing.statistics import (
 from dplateau.errors import PlanError
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
+from dplateau.plan.units import PERSON
 from dplateau.training.run import run_many
 
 Array = NDArray[np.float64]
@@ -97,7 +99,8 @@ def audit(
         Show a progress bar on standard error.
     trainer : callable, default `run_many`
         ``trainer(plan, loss, X, y, repeats, random_state=...)`` returns one model per row: put
-        your own training code here to hold it to the plan's guarantee.
+        your own training code here to hold it to the plan's guarantee. For a plan whose unit is a
+        person each row stands for a person, and the default gives everybody many equal rows.
 
     Returns
     -------
@@ -123,6 +126,8 @@ def audit(
     confidence = probability("confidence", confidence)
     delta = probability("delta", delta)
     _check(plan, canary, attackers, X, y)
+    if plan.unit == PERSON and trainer is run_many:
+        trainer = run_people
     started = time.perf_counter()
     seeds = _seeds(random_state)
     worlds = _worlds(plan, loss, X, y, canary, trainer, seeds)

@@ -168,6 +168,7 @@ def _rows(result: AuditResult) -> list[tuple[str, str]]:
         ("delta", f"{result.delta:g}"),
         ("confidence of the audit", f"{result.confidence:g}"),
         ("neighbouring relation", result.plan.neighboring_relation),
+        ("unit of privacy", result.plan.unit),
         ("canary", result.canary),
         ("models per world", f"{result.repeats:,}"),
         ("plan", result.plan.fingerprint()[:16]),

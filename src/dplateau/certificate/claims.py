@@ -26,6 +26,7 @@ from dplateau.certificate.bought import Bought
 from dplateau.errors import PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, RELATIONS
 from dplateau.plan.plan import Plan
+from dplateau.plan.units import in_units
 
 Vector = NDArray[np.float64]
 
@@ -204,7 +205,9 @@ def _guarantee(
         "bound": result.bound,
         "theorem": wording.theorem(result.bound),
         "last_steps": amount(result.last_steps),
-        "hypotheses": [*result.hypotheses, *wording.counted(count)],
+        "hypotheses": [
+            in_units(one, plan.unit) for one in (*result.hypotheses, *wording.counted(count))
+        ],
         "constants": _constants(plan),
         "bounds": bounds,
         "composition": bounds.get("composition", "inf"),
@@ -270,7 +273,7 @@ def _attack(guarantee: Guarantee, counting: Counting) -> dict[str, Any]:
     }
     advantage = _probability(counting.advantage(guarantee))
     return {
-        "words": wording.attack(rates, advantage),
+        "words": wording.attack(rates, advantage, guarantee.plan.unit),
         "true_positive_rate": rates,
         "advantage": advantage,
     }

@@ -13,6 +13,7 @@ from dplateau.accounting.guarantee import RELEASE_DELTA, RELEASE_EPSILON, WEAK_E
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.plan import Plan
+from dplateau.plan.units import PERSON, RECORD, in_units
 
 RELATIONS = {
     "replace_one": "one record is replaced by any other",
@@ -138,11 +139,12 @@ def statement(
         tests = "It sets no useful limit to what a test for one record can find."
     if weak and epsilon > RELEASE_EPSILON:
         tests += f" NOT FOR RELEASE: nobody can rely on an epsilon above {RELEASE_EPSILON:g}."
-    return (
+    text = (
         f"{warning}{lead}: differential "
         f"privacy with epsilon = {above(epsilon)} at delta = {short(delta)}. {tests}"
         + (f" {_upper_bound(plan, count)}" if count else "")
     )
+    return in_units(text, plan.unit)
 
 
 def unfit(records: int, delta: float) -> str:
@@ -179,7 +181,7 @@ def is_weak(epsilon: float) -> bool:
 def records(plan: Plan) -> str:
     """How many records, where the relation lets their number be known."""
     bound = "at most " if plan.neighboring_relation == ADD_OR_REMOVE_ONE else ""
-    return f"{bound}{plan.records:,} records"
+    return in_units(f"{bound}{plan.records:,} records", plan.unit)
 
 
 def _upper_bound(plan: Plan, count: PrivateCount) -> str:
@@ -202,17 +204,18 @@ def counted(count: PrivateCount | None) -> tuple[str, ...]:
     )
 
 
-def attack(rates: Mapping[str, float], advantage: float) -> str:
+def attack(rates: Mapping[str, float], advantage: float, unit: str = RECORD) -> str:
     """The trade-off curve in words."""
     at = " and ".join(
         f"{percent(found)} of the records that are there at {100 * float(rate):g} % false positives"
         for rate, found in rates.items()
     )
-    return (
+    text = (
         "No attack on one record, however clever and whatever else it knows, can do better than "
         f"this: it finds at most {at}. Its advantage (true-positive rate minus false-positive "
         f"rate) is at most {percent(advantage)} at any threshold."
     )
+    return in_units(text, unit)
 
 
 def theorem(bound: str) -> str:
@@ -247,9 +250,19 @@ def covered(plan: Plan, count: PrivateCount | None = None) -> tuple[str, ...]:
         first = "The final model and every intermediate one: the guarantee is composition's."
     return (
         first,
-        "One record at a time, whatever anybody knows about all the others.",
+        "One person at a time, with all their rows, whatever anybody knows about all the others."
+        if plan.unit == PERSON
+        else "One record at a time, whatever anybody knows about all the others.",
         "Any number of predictions made with the model.",
-        *(("The number of records, and this certificate, which shows a noisy one.",) * bool(count)),
+        *(
+            (
+                in_units(
+                    "The number of records, and this certificate, which shows a noisy one.",
+                    plan.unit,
+                ),
+            )
+            * bool(count)
+        ),
     )
 
 
@@ -264,20 +277,26 @@ def not_covered(
         "Intermediate models, training losses or logs of this run: none of them may be shown.",
     )
     stated = (
-        "A count of the records: what is stated for adding or removing one holds if "
-        f"{plan.records:,} is a public upper bound on their number.",
+        in_units(
+            "A count of the records: what is stated for adding or removing one holds if ", plan.unit
+        )
+        + f"{plan.records:,} is a public upper bound on their number.",
     )
     after_the_fact = (
         "Other outcomes of the count of records: the noise was given, so epsilon follows from the "
         "number of records that came out, and with another it would have been another.",
     )
     people = "People with several records: their guarantee is weaker, up to the number of records."
+    if plan.unit == PERSON:
+        people = (
+            "Groups of people, such as families: their guarantee is weaker, up to their number."
+        )
     return (
         *(hidden if plan.hidden_state else ()),
         *(stated if count is None and ADD_OR_REMOVE_ONE in plan.batches.relations else ()),
         "Preprocessing that looked at the data, such as standardising by its own mean.",
         "Hyper-parameters, features or bounds chosen by looking at the data.",
-        "Other releases from the same records: their losses add up.",
+        in_units("Other releases from the same records: their losses add up.", plan.unit),
         people,
         "What the model rightly teaches about a population, including people not in the data.",
         "Side channels of the machine that trained it (timing, memory, the raw data itself).",

@@ -8,6 +8,7 @@ import json
 import math
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 
 from dplateau.certificate.files import check_file, reserved, write_file
 from dplateau.cli import app
-from dplateau.errors import DataError
+from dplateau.errors import DataError, PrivacyWarning
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.tables import MODELS
 
@@ -137,6 +138,13 @@ def train(
     ] = "",
     separator: Separator = None,
     header: Header = False,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="The column that says whose each row is: the guarantee is then for a person with "
+            "all their rows."
+        ),
+    ] = None,
     ledger: Annotated[
         str | None, typer.Option(help="The ledger that keeps this data set's budget.")
     ] = None,
@@ -173,8 +181,11 @@ def train(
     if quantile is not None and model != "quantile":
         raise DataError("--quantile goes with --model quantile.")
     facts = load_schema(schema)
-    used = columns_used(facts)
+    used = [name for name in columns_used(facts) if name != person]
     wanted = [*used, *([target] if target not in used else [])]
+    wanted += [] if person is None else [person]
+    if person is None:
+        _warn_of_identifiers(list(facts["columns"]))
     counted = relation == ADD_OR_REMOVE_ONE and records is None
     proof = checkpoint if refund else None
     # Out's place is taken and the budget held back before any row is read.
@@ -189,6 +200,7 @@ def train(
             rows=rows,
             model=model,
             name=name,
+            person=person,
             reservation=reservation,
             checkpoint=checkpoint,
             scaling=scaling,
@@ -210,6 +222,7 @@ def train(
             "delta": certificate.delta,
             "relation": certificate.relation,
             "records": plan.records,
+            "unit": plan.unit,
             "count": certificate.to_dict().get("count"),
             "features": trained.estimator.n_features_in_,
             "iterations": plan.iterations,
@@ -223,6 +236,21 @@ def train(
     for file in files:
         print(f"  {file}")
     print(f"Does the schema fit the table? dplateau check {table} --schema {schema}")
+
+
+def _warn_of_identifiers(names: list[str]) -> None:
+    """Several rows of one person would weaken what is promised to them: ask whose rows are."""
+    from dplateau.tables.people import identifiers
+
+    found = identifiers(names)
+    if found:
+        warnings.warn(
+            f"the schema's column {found[0]!r} looks like an identifier. If a person can have "
+            f"several rows, pass --person {found[0]}: without it the guarantee is for one row, and "
+            "weaker for whoever has more.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
 
 
 def _written(trained: Any, place: Any) -> list[Path]:

@@ -36,7 +36,9 @@ from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch, 
 from dplateau.plan.domains import L2Ball
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
+from dplateau.plan.units import PERSON
 from dplateau.training.count import count_records
+from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 
 Array = NDArray[np.float64]
@@ -56,6 +58,8 @@ class Reserved(Protocol):
 class FitOptions:
     """What `fit` takes beside the records."""
 
+    sample_weight: Any = None
+    groups: Any = None
     reservation: Reserved | None = None
     checkpoint: str | Path | None = None
 
@@ -108,6 +112,9 @@ class PrivateLinearModel(BaseEstimator):
         noise that is never negative.
     fit_intercept : bool, default True
         Whether scores have a constant term.
+    largest_weight : float, default 1
+        A public maximum that all of ``fit``'s ``sample_weight`` are divided by; never the largest
+        that occurs.
     random_state : int, optional
         Makes the fit reproducible, for experiments. The certificate then says that the model is not
         for release: whoever knows the seed can subtract the noise. It is never pickled.
@@ -132,6 +139,7 @@ class PrivateLinearModel(BaseEstimator):
     neighboring_relation: str = "replace_one"
     records: int | None = None
     fit_intercept: bool = True
+    largest_weight: float = 1.0
     random_state: Any = None
     progress: bool = False
 
@@ -277,7 +285,7 @@ class PrivateLinearModel(BaseEstimator):
         """Run the plan on validated data; ``weights_``: the features' first, intercept's last."""
         warn_of_learned_steps(self)
         counting = self._counting()
-        plan = self._plan_for(X, counting.count)
+        plan = self._plan_for(X, counting.count, options.groups)
         assert plan.loss is not None
         if options.reservation is not None:  # no step before the ledger has agreed to the plan
             options.reservation.confirm(plan, counting)
@@ -286,6 +294,8 @@ class PrivateLinearModel(BaseEstimator):
             plan.loss,
             X,
             y,
+            sample_weight=self._weights(y, options.sample_weight),
+            groups=options.groups,
             random_state=self.random_state,
             progress=self.progress,
             time_budget=self.time_budget,
@@ -316,9 +326,22 @@ class PrivateLinearModel(BaseEstimator):
         """What predictions depend on beside the weights and the plan, for the certificate."""
         return {"estimator": type(self).__name__}
 
-    def _plan_for(self, X: Any, count: PrivateCount | None) -> Plan:
-        """The one place where the number of rows of private data is read."""
+    def _weights(self, y: NDArray[Any], sample_weight: Any) -> Array | None:
+        """Weights in [0, 1] for every row, or None where all count alike."""
+        largest = positive("largest_weight", self.largest_weight)
+        if sample_weight is None:
+            return None
+        return row_weights(sample_weight, len(y), largest)
+
+    def _plan_for(self, X: Any, count: PrivateCount | None, groups: Any) -> Plan:
+        """The one place where the number of rows, or of people, of private data is read."""
         rows, features = X.shape
+        if groups is not None:
+            rows = by_person(groups, rows)[1].size - 1
+            return self._plan_for_units(rows, features, count).replace(unit=PERSON)
+        return self._plan_for_units(rows, features, count)
+
+    def _plan_for_units(self, rows: int, features: int, count: PrivateCount | None) -> Plan:
         public = relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE
         if public and self.records is not None and self.records != rows:
             raise DataError(

@@ -6,7 +6,7 @@ would show or use an iterate other than the last, which is all that the certific
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from dplateau.errors import DataError, PlanError
+from dplateau.errors import DataError, PlanError, non_negative
 from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
 from dplateau.estimators.evaluation import Question, classification, positions
 from dplateau.estimators.inputs import present
@@ -31,6 +31,37 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     """What the classifiers share: declared classes, and scores that choose among them."""
 
     classes: Sequence[Any] | None = None
+    class_weight: Mapping[Any, float] | None = None
+
+    def _weights(self, y: NDArray[Any], sample_weight: Any) -> Array | None:
+        """Rows' weights times the public one of their class."""
+        weights, by_class = super()._weights(y, sample_weight), self._class_weights()
+        if by_class is None:
+            return weights
+        found = np.zeros(len(y))
+        for label, weight in by_class.items():
+            found[np.asarray(y == label, dtype=bool)] = weight
+        return found if weights is None else weights * found
+
+    def _class_weights(self) -> dict[Any, float] | None:
+        """Every class's factor in [0, 1]; numbers above 1 are public, so the largest is made 1."""
+        if self.class_weight is None:
+            return None
+        if not isinstance(self.class_weight, Mapping):
+            raise PlanError(
+                f"class_weight must give public numbers, such as {{0: 0.2, 1: 1.0}}; found "
+                f"{self.class_weight!r}. Weights made from how often classes occur would tell it."
+            )
+        labels = self._labels()
+        unknown = [label for label in self.class_weight if label not in labels]
+        if unknown:
+            raise PlanError(f"class_weight names {unknown[0]!r}, which is not among classes.")
+        given = {
+            label: non_negative("class_weight", self.class_weight.get(label, 1.0))
+            for label in labels
+        }
+        top = max(1.0, *given.values())
+        return {label: weight / top for label, weight in given.items()}
 
     def _labels(self) -> tuple[Any, ...]:
         """The declared classes in sorted order, so that their order in the call says nothing."""
@@ -54,7 +85,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         self,
         X: Any,
         y: Any,
+        sample_weight: Any = None,
         *,
+        groups: Any = None,
         reservation: Reserved | None = None,
         checkpoint: str | Path | None = None,
     ) -> Any:
@@ -68,6 +101,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         y : array of shape (records,)
             Labels among ``classes``; any other is refused, so clean them against the public
             classes first. A record without a label (None, NaN) contributes nothing.
+        sample_weight : array of shape (records,), optional
+            A weight in [0, 1] for each row (or up to ``largest_weight``): part of the record,
+            private like the rest of it. A row's loss is multiplied by it.
+        groups : array of shape (records,), optional
+            Whose each row is. The unit of the guarantee is then a person, with all their rows: a
+            person's loss is the mean of their rows' losses (docs/theory.md#section-18), and
+            wherever records are counted or drawn, people are.
         reservation : Reservation, optional
             Budget that a ledger holds back for this fit: the plan is bought from it before the
             first step, and the certificate entered before the model can be seen.
@@ -77,7 +117,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         self._check_facts()
         self._labels()
         X, y = self._records(X, y)
-        self._train(X, self._targets(y), FitOptions(reservation, checkpoint))
+        self._train(X, self._targets(y), FitOptions(sample_weight, groups, reservation, checkpoint))
         self._settle()
         return self
 
@@ -139,6 +179,9 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
     ----------
     classes : sequence
         The labels that may occur, in any order.
+    class_weight : mapping, optional
+        A public number for each class that its records' losses are multiplied by (1 where none is
+        given); numbers above 1 are all divided by the largest.
 
     Attributes
     ----------
@@ -213,6 +256,9 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     ----------
     classes : sequence
         The two labels that may occur.
+    class_weight : mapping, optional
+        A public number for each class that its records' losses are multiplied by (1 where none is
+        given); numbers above 1 are all divided by the largest.
     width : float, default 0.5
         Over which the hinge's corner is rounded.
 

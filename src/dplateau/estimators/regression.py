@@ -47,7 +47,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         self,
         X: Any,
         y: Any,
+        sample_weight: Any = None,
         *,
+        groups: Any = None,
         reservation: Reserved | None = None,
         checkpoint: str | Path | None = None,
     ) -> Any:
@@ -61,6 +63,13 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         y : array of shape (records,)
             Targets, clipped to ``target_bounds``; a record whose target is not finite contributes
             nothing.
+        sample_weight : array of shape (records,), optional
+            A weight in [0, 1] for each row (or up to ``largest_weight``): part of the record,
+            private like the rest of it. A row's loss is multiplied by it.
+        groups : array of shape (records,), optional
+            Whose each row is. The unit of the guarantee is then a person, with all their rows: a
+            person's loss is the mean of their rows' losses (docs/theory.md#section-18), and
+            wherever records are counted or drawn, people are.
         reservation : Reservation, optional
             Budget that a ledger holds back for this fit: the plan is bought from it before the
             first step, and the certificate entered before the model can be seen.
@@ -70,7 +79,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         self._check_facts()
         self._range()
         X, y = self._records(X, y)
-        self._train(X, self._targets(y), FitOptions(reservation, checkpoint))
+        self._train(X, self._targets(y), FitOptions(sample_weight, groups, reservation, checkpoint))
         return self
 
     def _targets(self, y: NDArray[Any]) -> Array:

@@ -33,8 +33,8 @@ from dplateau.ledger.reservation import Reservation
 from dplateau.ledger.store import Store
 from dplateau.plan.batches import RELATIONS, REPLACE_ONE
 from dplateau.plan.plan import Plan
+from dplateau.plan.units import RECORD, UNITS
 
-UNITS = ("record", "person")
 _NAME = re.compile(r"[\w.\- ]{1,100}")
 
 
@@ -86,7 +86,7 @@ class Ledger:
         *,
         epsilon: float,
         delta: float,
-        unit: str = "record",
+        unit: str = RECORD,
         relation: str = REPLACE_ONE,
         plans: str = ADAPTIVE,
     ) -> None:
@@ -241,10 +241,10 @@ class Ledger:
         )
         return Reservation(self, dataset, number, target[1])
 
-    def confirm(self, reservation: Reservation, plan: Plan, counting: Counting, unit: str) -> None:
+    def confirm(self, reservation: Reservation, plan: Plan, counting: Counting) -> None:
         """Buy a reservation's plan; see `Reservation.confirm`."""
         account = self.account(reservation.dataset)
-        _check_unit(account, unit)
+        _check_unit(account, plan.unit)
         mechanism = Training(
             under(plan, account.relation), reservation.delta, counting.count, counting.budget
         )
@@ -441,7 +441,7 @@ def _certificate(release: Any) -> Certificate | None:
 
 
 def _unit(certificate: Certificate) -> str:
-    return str(certificate.to_dict().get("unit", "record"))
+    return certificate.plan.unit
 
 
 def _check_unit(account: Account, unit: str) -> None:
@@ -465,4 +465,4 @@ def _check_new(account: Account, certificate: str) -> None:
         )
 
 
-__all__ = ["UNITS", "Ledger"]
+__all__ = ["Ledger"]

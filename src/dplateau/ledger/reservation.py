@@ -25,9 +25,9 @@ class Reservation:
         self.ledger, self.dataset, self.entry, self.delta = ledger, dataset, entry, delta
         self._bought = False
 
-    def confirm(self, plan: Plan, counting: Counting | None = None, unit: str = "record") -> None:
+    def confirm(self, plan: Plan, counting: Counting | None = None) -> None:
         """Buy the plan that is about to run; refused if it costs more than is left."""
-        self.ledger.confirm(self, plan, counting or Counting(), unit)
+        self.ledger.confirm(self, plan, counting or Counting())
         self._bought = True
 
     def settle(self, certificate: Certificate) -> None:
@@ -57,8 +57,8 @@ class Confirming:
     def __init__(self, reservation: Reservation) -> None:
         self._reservation = reservation
 
-    def confirm(self, plan: Plan, counting: Counting | None = None, unit: str = "record") -> None:
-        self._reservation.confirm(plan, counting, unit)
+    def confirm(self, plan: Plan, counting: Counting | None = None) -> None:
+        self._reservation.confirm(plan, counting)
 
     def settle(self, certificate: Certificate) -> None:
         """Left to whoever holds the reservation itself."""

@@ -29,6 +29,7 @@ from dplateau.plan.hits import HitLaw
 from dplateau.plan.losses import Loss
 from dplateau.plan.parts import Part
 from dplateau.plan.schedules import Constant, Schedule, schedule
+from dplateau.plan.units import RECORD, UNITS
 
 Vector = NDArray[np.float64]
 
@@ -92,6 +93,9 @@ class Plan:
         Number of weights; needed for a `Box`.
     loss, data_norm : Loss and float, optional
         The loss that will be trained and the norm that feature rows are clipped to.
+    unit : {"record", "person"}
+        Whose privacy is meant. "person": ``records`` is the number of people, batches are drawn by
+        person, and a person's loss is the mean of their rows' losses.
 
     Examples
     --------
@@ -118,6 +122,7 @@ class Plan:
     dimension: int | None = None
     loss: Loss | None = None
     data_norm: float | None = None
+    unit: str = RECORD
 
     def __post_init__(self) -> None:
         self._normalise()
@@ -149,6 +154,8 @@ class Plan:
             getattr(self, name).check_kind()
         if not isinstance(self.hidden_state, bool):
             raise PlanError(f"hidden_state must be True or False; found {self.hidden_state!r}.")
+        if self.unit not in UNITS:
+            raise PlanError(f"unit must be one of {list(UNITS)}; found {self.unit!r}.")
         put("neighboring_relation", batch_kinds.relation_name(self.neighboring_relation))
         for name in ("step_size", "noise_multiplier"):
             values = schedule(getattr(self, name))
@@ -366,6 +373,7 @@ class Plan:
             "dimension": self.dimension,
             "loss": None if self.loss is None else self.loss.to_dict(),
             "data_norm": self.data_norm,
+            **({} if self.unit == RECORD else {"unit": self.unit}),
         }
 
     @classmethod
@@ -381,6 +389,7 @@ class Plan:
                 f"plan schema {stored.get('schema')!r} is unknown; this version reads {SCHEMA}. "
                 "Read the file with the version of dplateau that wrote it."
             )
+        rest.setdefault("unit", RECORD)
         known = {f.name for f in dataclasses.fields(cls)}
         if rest.keys() != known:
             missing, extra = sorted(known - rest.keys()), sorted(rest.keys() - known)

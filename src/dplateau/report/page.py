@@ -37,6 +37,7 @@ from dplateau.certificate.sign import Voucher
 from dplateau.certificate.verify import Verification
 from dplateau.errors import CertificateError, DataError
 from dplateau.plan.plan import Plan
+from dplateau.plan.units import RECORD, in_units
 from dplateau.report import declared
 from dplateau.report.figures.still import page_parts
 from dplateau.report.pictures import Drawn, Picture, hidden_state, tradeoff_picture
@@ -333,7 +334,7 @@ def _relations(record: Mapping[str, Any]) -> str:
     delta = record["guarantee"]["delta"]
     rows = _rows(
         (
-            wording.RELATIONS[name]
+            in_units(wording.RELATIONS[name], record["plan"].get("unit", RECORD))
             + (" (the plan's)" if name == record["guarantee"]["relation"] else ""),
             f"ε = {wording.above(number(epsilon))}",
         )

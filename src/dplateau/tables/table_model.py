@@ -28,6 +28,7 @@ from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.tables import MODELS
 from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
 from dplateau.tables.encoding import PublicTableEncoder, columns_of, columns_used, load_schema
+from dplateau.tables.people import owners, without
 from dplateau.tables.scaling import bought_mu, rescaled, scaled_columns, usual_norm
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class TableModel:
         scaling: str = "auto",
         search: Mapping[str, Any] | None = None,
         name: str = "",
+        person: str | None = None,
         reservation: Reservation | None = None,
         checkpoint: str | Path | None = None,
         **options: Any,
@@ -92,6 +94,9 @@ class TableModel:
         search : mapping, optional
             Arguments of `PrivateSearch`, its ``param_grid`` among them: the settings are chosen
             privately, with the same budget.
+        person : str, optional
+            The column that says whose each row is: the unit of the guarantee is then a person. It
+            is no feature, and nothing of it is kept.
         reservation : Reservation, optional
             Budget that a ledger holds back for this training: see `dplateau.Ledger`.
         checkpoint : path, optional
@@ -99,7 +104,9 @@ class TableModel:
         **options
             Parameters of the estimator: ``epsilon``, ``delta`` and so on.
         """
-        facts = load_schema(schema)
+        facts = without(load_schema(schema), person)
+        if person is not None or reservation is not None:
+            scaling = _unscaled(scaling, search, person)
         facts, bought, clipped = _scaled(facts, table, target, scaling, search, options)
         encoder, column = _split(facts, target, rows)
         budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
@@ -113,6 +120,7 @@ class TableModel:
             estimator.fit(
                 features,
                 column.targets(cells),
+                groups=None if person is None else owners(table, person),
                 reservation=None if reservation is None else reservation.confirming(),
                 checkpoint=checkpoint,
             )
@@ -267,6 +275,17 @@ class TableModel:
         model.certificate_, model.plan_ = certificate, certificate.plan
         model.n_iter_ = int(certificate.plan.iterations)
         return cls(model, encoder, stored["target"], stored.get("name", ""), stored.get("date", ""))
+
+
+def _unscaled(scaling: str, search: Any, person: str | None) -> str:
+    """Bounds are bought by row, and a ledger hears of one plan: such trainings buy none."""
+    if scaling == "standard" or (search is not None and person is not None):
+        raise PlanError(
+            "private scaling and searches count rows, and are priced apart from the plan: they do "
+            "not go with a person's column, nor scaling with a ledger. Use scaling='public' "
+            "(--scaling public) and settings that are public."
+        )
+    return "public"
 
 
 def _scaled(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dplateau.accounting.rounding import most_in_batch, rounding_share
+from dplateau.accounting.rounding import BLOCK, most_in_batch, rounding_share
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.checks import refuse_clipped_softmax
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
+from dplateau.training.persons import NO_POINTERS, by_person, check_unit, row_weights
 from dplateau.training.sources import dense_from_table, mapped_bytes, release_pages, spool_parquet
 
 _SCAN_BYTES = 1 << 24
@@ -48,6 +49,10 @@ class Records:
         The loss that is trained.
     clip : float
         The bound on every gradient's norm, ``inf`` without one.
+    weights : ndarray
+        What each row's slope is multiplied by, at most 1; empty where nothing is.
+    pointers : ndarray
+        Where each person's rows begin, if persons are the unit; empty if rows are.
     """
 
     rows: Any
@@ -57,9 +62,16 @@ class Records:
     norms: NDArray[np.float64]
     loss: Loss
     clip: float
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    pointers: NDArray[np.int64] = field(default_factory=lambda: NO_POINTERS)
 
     def __len__(self) -> int:
-        return self.scale.size
+        return self.pointers.size - 1 if self.pointers.size else self.scale.size
+
+    @property
+    def plainly_summed(self) -> bool:
+        """Whether every row is a record of its own and counts in full."""
+        return not (self.weights.size or self.pointers.size)
 
     @property
     def stored_per_row(self) -> float:
@@ -99,7 +111,9 @@ def weight_shape(loss: Loss, features: int) -> tuple[int, ...]:
     return (entries, loss.outputs) if loss.outputs > 1 else (entries,)
 
 
-def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Records:
+def load(
+    plan: Plan, loss: Loss, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+) -> Records:
     """The records of a run, with every public fact checked."""
     if not isinstance(loss, Loss):
         raise PlanError(f"loss must be a Loss, such as Logistic(); found {loss!r}.")
@@ -108,10 +122,20 @@ def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Records:
         X, y = spool_parquet(Path(X), y)
     matrix = _as_matrix(X)
     records, features = matrix.shape
-    _check_shape(plan, loss, records, features)
+    check_unit(plan.unit, groups)
+    weights = np.zeros(0) if sample_weight is None else row_weights(sample_weight, records)
+    pointers = NO_POINTERS
+    if groups is not None:
+        order, pointers = by_person(groups, records)
+        matrix, y = matrix[order], np.asarray(y)[order]
+        counts = np.diff(pointers)
+        shares = np.repeat(1.0 / counts, counts)
+        weights = shares * weights[order] if weights.size else shares
+        records = order.size
+    _check_shape(plan, loss, pointers.size - 1 if groups is not None else records, features)
     targets, usable = _as_targets(loss, y, records)
     rows = _as_rows(matrix)
-    margin = 1 - (features + 16) * np.finfo(float).eps - rounding_share(most_in_batch(plan))
+    margin = 1 - (features + 16) * np.finfo(float).eps - _rounding(plan, groups)
     within = _shrunk(bound, loss.intercept, margin)
     scale = np.empty(records)
     norms = np.empty(0 if loss.clip is None else records)
@@ -129,7 +153,15 @@ def load(plan: Plan, loss: Loss, X: Any, y: Any) -> Records:
         norms=norms,
         loss=loss,
         clip=math.inf if loss.clip is None else loss.clip * margin,
+        weights=weights,
+        pointers=pointers,
     )
+
+
+def _rounding(plan: Plan, groups: Any) -> float:
+    """The share kept for rounding: a person's rows are as many as they like, so full blocks."""
+    most = most_in_batch(plan)
+    return rounding_share(most if groups is None else max(most, BLOCK))
 
 
 # -- norms ----------------------------------------------------------------------------------------

@@ -26,8 +26,11 @@ def plain_seconds(plan: Plan, records: Records, models: int = 1) -> float:
 
 
 def choose(plan: Plan, records: Records, models: int = 1) -> Engine:
-    """The engine for so many models of the plan; the plain one if the other cannot be built."""
-    if plain_seconds(plan, records, models) > PLAIN_SECONDS:
+    """The engine for so many models of the plan; the plain one if the other cannot be built.
+
+    Weighted rows and rows of persons are summed by the plain one.
+    """
+    if records.plainly_summed and plain_seconds(plan, records, models) > PLAIN_SECONDS:
         native = _native(plan, records)
         if native is not None:
             return native

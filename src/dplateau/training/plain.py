@@ -17,6 +17,7 @@ from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.data import Records
 from dplateau.training.loop import Draws, Rows, carry
+from dplateau.training.persons import rows_of
 from dplateau.training.sources import release_pages
 from dplateau.training.sums import compensated
 
@@ -34,11 +35,12 @@ class PlainEngine:
     def __init__(self, plan: Plan, records: Records) -> None:
         self.plan, self.records = plan, records
         self._draws = Draws(plan, len(records))
-        size = len(records) * (records.features + 1) * 8
+        rows = records.scale.size
+        size = rows * (records.features + 1) * 8
         sparse = isinstance(records.rows, tuple)
         self._ready: Any = None
         if sparse or size <= _READY_BYTES:
-            self._ready = self._bounded(slice(0, len(records)))
+            self._ready = self._bounded(slice(0, rows))
 
     def advance(
         self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
@@ -61,6 +63,8 @@ class PlainEngine:
 
     def add_up(self, weights: Array, rows: Rows) -> Array:
         """The sum of the batch's gradients: blocks, then a compensated sum of the blocks."""
+        if self.records.pointers.size:
+            rows = rows_of(self.records.pointers, rows)
         blocks = _blocks(rows)
         if len(blocks) == 1:
             return self._block_sum(weights, blocks[0])
@@ -78,6 +82,9 @@ class PlainEngine:
             sizes = np.sqrt((slopes.reshape(lengths.size, -1) ** 2).sum(axis=1)) * lengths
             shrink = np.minimum(1.0, self.records.clip / np.maximum(sizes, self.records.clip))
             slopes = slopes * shrink.reshape(-1, *[1] * (slopes.ndim - 1))
+        if self.records.weights.size:
+            shares = self.records.weights[block]
+            slopes = slopes * shares.reshape(-1, *[1] * (slopes.ndim - 1))
         return np.asarray(rows.T @ slopes)
 
     def _bounded(self, block: Rows) -> Any:

@@ -87,8 +87,8 @@ def run(plan: Plan, loss: Loss, X: Any, y: Any, **options: Any) -> Array:
     plan, loss, X, y
         What to run, and on which data: see `release`.
     **options
-        The keyword arguments of `release`: ``random_state``, ``progress``, ``time_budget``,
-        ``stop_at``, ``checkpoint``, ``allow_intermediate``, ``callback``, ``issue``.
+        The keyword arguments of `release`: ``sample_weight``, ``groups``, ``random_state``,
+        ``progress``, ``time_budget``, ``stop_at``, ``checkpoint``, ``allow_intermediate``, ``callback``, ``issue``.
 
     Returns
     -------
@@ -113,6 +113,8 @@ def release(
     X: Any,
     y: Any,
     *,
+    sample_weight: Any = None,
+    groups: Any = None,
     random_state: noise.Seed = None,
     progress: bool = False,
     time_budget: float | str | None = None,
@@ -137,6 +139,11 @@ def release(
         not finite contributes nothing and raises nothing.
     y : array, or the name of the Parquet file's target column
         One target per record.
+    sample_weight : array, optional
+        A weight in [0, 1] for each row, part of the record: its loss is multiplied by it.
+    groups : array, optional
+        Whose each row is, for plans whose ``unit`` is a person. A person's loss is the mean of
+        their rows' losses (docs/theory.md#section-18).
     random_state : int or numpy generator, optional
         Makes the run reproducible, hence not for release.
     progress : bool
@@ -162,7 +169,7 @@ def release(
     executed = plan.replace(hidden_state=False) if allow_intermediate else plan
     check_ends(executed, Clock(time_budget, stop_at))
     with preparing(progress):
-        session = Session(executed, loss, X, y)
+        session = Session(executed, loss, X, y, sample_weight=sample_weight, groups=groups)
     with resume_file(checkpoint, executed, session.fingerprint) as keeper:
         _resume(session, keeper)
         (streams,) = noise.training_streams(random_state, 1)
@@ -191,7 +198,15 @@ def release(
 
 
 def run_many(
-    plan: Plan, loss: Loss, X: Any, y: Any, repeats: int, *, random_state: noise.Seed = None
+    plan: Plan,
+    loss: Loss,
+    X: Any,
+    y: Any,
+    repeats: int,
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    random_state: noise.Seed = None,
 ) -> Array:
     """``repeats`` independent runs of a finite plan on the same data, stacked: for audits.
 
@@ -202,14 +217,14 @@ def run_many(
         raise PlanError(
             "run_many needs a finite number of iterations; found inf. Use plan.replace(iterations=)"
         )
-    session = Session(plan, loss, X, y, models=repeats)
+    session = Session(plan, loss, X, y, sample_weight=sample_weight, groups=groups, models=repeats)
     steps = int(plan.iterations)
     etas, sigmas = session.schedule(0, steps)
     models = np.repeat(session.weights[None], repeats, axis=0)
-    groups = np.array_split(models, min(max(math.ceil(repeats / 32), 4), repeats))
-    streams = noise.training_streams(random_state, len(groups))
+    parts = np.array_split(models, min(max(math.ceil(repeats / 32), 4), repeats))
+    streams = noise.training_streams(random_state, len(parts))
     # Compiled code hears no Ctrl-C, so it is left about every second.
-    work = plan.batch_size * session.weights.size * len(groups[0]) + 1000
+    work = plan.batch_size * session.weights.size * len(parts[0]) + 1000
     at_once = max(int(_PRODUCTS_BETWEEN_LOOKS / work), 1)
     epoch = plan.hits.epoch or 1  # batches of an epoch are drawn together
     at_once = -(-at_once // epoch) * epoch
@@ -226,13 +241,13 @@ def run_many(
 
     with ThreadPoolExecutor(processors()) as pool:
         try:
-            list(pool.map(train, groups, streams))
+            list(pool.map(train, parts, streams))
         finally:
             ended.set()
     return np.concatenate(
         [
             noise.released(plan, steps, group, source)
-            for group, (source, _) in zip(groups, streams, strict=True)
+            for group, (source, _) in zip(parts, streams, strict=True)
         ]
     )
 

@@ -17,9 +17,19 @@ Array = NDArray[np.float64]
 class Session:
     """One model in training, or the common part of many."""
 
-    def __init__(self, plan: Plan, loss: Loss, X: Any, y: Any, *, models: int = 1) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        loss: Loss,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        groups: Any = None,
+        models: int = 1,
+    ) -> None:
         self.plan, self.loss = plan, loss
-        self.records = data.load(plan, loss, X, y)
+        self.records = data.load(plan, loss, X, y, sample_weight, groups)
         self.weights: Array = plan.domain.project(np.zeros(self.records.weight_shape))
         self.step = 0
         self.engine = engine.choose(plan, self.records, models)
