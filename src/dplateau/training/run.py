@@ -88,7 +88,8 @@ def run(plan: Plan, loss: Loss, X: Any, y: Any, **options: Any) -> Array:
         What to run, and on which data: see `release`.
     **options
         The keyword arguments of `release`: ``sample_weight``, ``groups``, ``random_state``,
-        ``progress``, ``time_budget``, ``stop_at``, ``checkpoint``, ``allow_intermediate``, ``callback``, ``issue``.
+        ``progress``, ``time_budget``, ``stop_at``, ``checkpoint``, ``allow_intermediate``,
+        ``callback``, ``issue``.
 
     Returns
     -------
