@@ -18,7 +18,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from dplateau.errors import DataError, PlanError, non_negative
+from dplateau._validate import non_negative
+from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
 from dplateau.estimators.evaluation import Question, classification, positions
 from dplateau.estimators.inputs import present
