@@ -55,6 +55,12 @@ class Batches(Part, family="batches"):
     relations: ClassVar[tuple[str, ...]] = RELATIONS
     relation_way_out: ClassVar[str] = ""
     max_overflow: float = 0.0
+    vouched: ClassVar[bool] = False  # draws are distinct rows by construction: nobody need look
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if "vouched" not in vars(cls):  # like `compiled`: a subclass may draw otherwise
+            cls.vouched = False
 
     # -- what the accountant reads --------------------------------------------------------------
 
@@ -169,6 +175,7 @@ class FullBatch(Batches):
     """
 
     kind: ClassVar[str] = "full"
+    vouched: ClassVar[bool] = True
     compiled: ClassVar[str | None] = "contiguous"
 
     @classmethod
@@ -219,6 +226,7 @@ class Cyclic(WholeSize):
     """
 
     kind: ClassVar[str] = "cyclic"
+    vouched: ClassVar[bool] = True
     compiled: ClassVar[str | None] = "contiguous"
     relations: ClassVar[tuple[str, ...]] = (REPLACE_ONE, REPLACE_SPECIAL)
     relation_way_out: ClassVar[str] = (
@@ -252,6 +260,7 @@ class FixedSize(WholeSize):
     """
 
     kind: ClassVar[str] = "fixed"
+    vouched: ClassVar[bool] = True
     compiled: ClassVar[str | None] = "subset"
     relations: ClassVar[tuple[str, ...]] = (REPLACE_ONE, REPLACE_SPECIAL)
     relation_way_out: ClassVar[str] = (
@@ -288,6 +297,7 @@ class Poisson(Batches):
     size: float
     max_overflow: float = 0.01
     kind: ClassVar[str] = "poisson"
+    vouched: ClassVar[bool] = True
     compiled: ClassVar[str | None] = "poisson"
 
     def __post_init__(self) -> None:
@@ -339,6 +349,7 @@ class RandomAllocation(WholeSize):
 
     max_overflow: float = 0.01
     kind: ClassVar[str] = "allocation"
+    vouched: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -47,6 +47,7 @@ class Draws:
         self.plan, self.present = plan, present
         self._next: tuple[int, int] | None = None
         self._rows: Iterator[Rows] = iter(())
+        self._most = plan.batches.sizes(plan.records)[1]
 
     def from_step(self, step: int, stream: np.random.Generator) -> Iterator[Rows]:
         """The batches of iteration ``step`` and of the later ones."""
@@ -60,12 +61,40 @@ class Draws:
         cap = self.plan.batch_cap
         while True:
             rows = next(self._rows)
+            if not self.plan.batches.vouched:
+                self._check(rows)
             step += 1
             self._next = step, id(stream)
+            if isinstance(rows, slice) and rows.stop - rows.start > cap:
+                rows = np.arange(rows.start, rows.stop)
             if not isinstance(rows, slice) and rows.size > cap:
                 # A uniform subset of a uniform subset is uniform.
                 rows = stream.choice(rows, int(cap), replace=False, shuffle=False)
             yield rows
+
+    def _check(self, rows: Rows) -> None:
+        """Refuse what no theorem covers: a record twice in a batch, or more than was stated.
+
+        It looks at the draw alone, never at the data.
+        """
+        name = type(self.plan.batches).__name__
+        index = np.arange(self.present)[rows] if isinstance(rows, slice) else np.asarray(rows)
+        if index.ndim != 1 or index.dtype.kind not in "iu":
+            raise PlanError(
+                f"{name} drew {rows!r:.40}: a batch is a slice or a one-dimensional array of row "
+                "numbers."
+            )
+        distinct = np.unique(index)
+        if distinct.size < index.size or np.any((distinct < 0) | (distinct >= self.present)):
+            raise PlanError(
+                f"{name} drew a record twice, or rows that are not there. Each of the "
+                f"{self.present} rows may be in a batch once."
+            )
+        if index.size > self._most:
+            raise PlanError(
+                f"{name} drew {index.size} records and states that a batch has at most "
+                f"{self._most}. Correct its sizes."
+            )
 
 
 def carry(

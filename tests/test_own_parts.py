@@ -6,6 +6,7 @@ The classes are those of CONTRIBUTING.md, read from there: the worked examples a
 from __future__ import annotations
 
 import math
+import re
 import sys
 import types
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from dplateau.plan.losses import Loss
 from dplateau.training.run import run_many
 from test_documents import blocks
 
-PAGE = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
+PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +199,32 @@ def test_calibration_scales_an_own_domain(own):
     assert larger.domain.radii[0] / larger.domain.radii[1] == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize(
+    ("drawn", "words"),
+    [
+        ([0, 1, 1], "drew a record twice"),
+        ([0, 40], "rows that are not there"),
+        ([-1], "rows that are not there"),
+        ([0.5], "array of row numbers"),
+        (range(12), "at most 11"),
+    ],
+)
+def test_draws_that_break_the_law_are_refused(own, table, drawn, words):
+    class Careless(own.Resting):
+        kind: ClassVar[str] = "careless"
+
+        def sizes(self, records):
+            return 0, 11
+
+        def draws(self, present, records, stream, start=0):
+            while True:
+                yield np.array(drawn)
+
+    plan = plan_of(own, batches=Careless(10))
+    with pytest.raises(dp.PlanError, match=words):
+        dp.run(plan, plan.loss, *table)
+
+
 def test_names_are_owned(own):
     with pytest.raises(dp.PlanError, match="'squared_hinge' is taken by SquaredHinge"):
 
@@ -211,6 +238,20 @@ def test_names_are_owned(own):
     with pytest.raises(dp.PlanError, match="Nameless has no kind of its own"):
         plan_of(own, domain=Nameless(1.0))
     assert Nameless(1.0).compiled is None  # not the ball's compiled projection
+
+
+def test_nothing_asks_for_the_class_of_a_part():
+    kinds = [*Loss.kinds.values(), *Domain.kinds.values(), *Batches.kinds.values()]
+    names = "|".join(sorted({kind.__name__ for kind in kinds}))
+    asked = re.compile(rf"isinstance\([^)]*\b({names})\b|\bcase ({names})\(")
+    root = PAGE.parent / "src"
+    found = [
+        f"{path.relative_to(root)}: {line.strip()}"
+        for path in root.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if asked.search(line)
+    ]
+    assert len(found) <= 5, "\n".join(found)
 
 
 @pytest.mark.parametrize(
