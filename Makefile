@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint types docs bench bench-quick clean
+
+.PHONY: demo test test-all lint types docs docs-only bench bench-quick clean
 .DEFAULT_GOAL := test
 
 $(READY): requirements.lock pyproject.toml
@@ -20,7 +21,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not bench"
 
 test-all: $(READY)
-	$(BIN)/python -m pytest -n 2
+	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n 2
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -33,6 +34,9 @@ types: $(READY)
 # The pages' code is run first; a page that shows what is no longer printed fails the build.
 docs: $(READY)
 	$(BIN)/python -m pytest -n 2 tests/test_documents.py
+	$(MAKE) docs-only
+
+docs-only: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dplateau.plan.batches import Poisson
 from dplateau.plan.plan import Plan
 from dplateau.report import plots
 from dplateau.report.comparison import Comparison, compare, example_settings
@@ -30,7 +32,11 @@ def main() -> None:
     kept = partial(numbers, stored=parser.parse_args().redraw)
     settings = example_settings()
     readme = settings["readme"]
-    draw("plateau", plots.epsilon_curves(kept("plateau", readme, points=15)))
+    panels = [
+        kept("plateau", readme, points=15, title="bounded weights, little noise per step"),
+        kept("mini_batch", mini_batch(), points=13, title="plain mini-batch training"),
+    ]
+    draw("plateau", plots.side_by_side(panels))
     titles = {
         "convex": "convex, random batches",
         "cyclic": "convex, cyclic batches",
@@ -44,6 +50,21 @@ def main() -> None:
         for axis in ("diameter", "step_size", "batch_size")
     ]
     draw("choices", plots.side_by_side(choices))
+
+
+def mini_batch() -> Plan:
+    """Small batches, a small penalty, noise as people use it: no domain at all."""
+    return Plan(
+        records=1_000_000,
+        batches=Poisson(1_000),
+        iterations=math.inf,
+        step_size=2.0,
+        noise_multiplier=0.7,
+        lipschitz=1.0,
+        smoothness=0.25,
+        regularization=0.0005,
+        neighboring_relation="add_or_remove_one",
+    )
 
 
 def numbers(name: str, plan: Plan, *, stored: bool, **options: Any) -> Comparison:

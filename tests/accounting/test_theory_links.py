@@ -16,7 +16,7 @@ LINK = re.compile(r"docs/theory\.md#([\w-]+)")
 # put here, by somebody who has thought about it.
 PLUMBING = {
     "bounds.base": {"bound_named"},
-    "bounds.search": {"minimise_over_integers"},
+    "bounds.minimise": {"minimise_over_integers"},
     "bounds.composition": {"ratio", "step_ratios", "grouped"},
     "record_count": {"PrivateCount"},  # not part of training: its statement is its docstring
     "privacy_loss.conversions": {"check_delta", "check_epsilon"},

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio
-from dplateau.accounting.bounds.search import minimise_over_integers
+from dplateau.accounting.bounds.minimise import minimise_over_integers
 from dplateau.accounting.privacy_loss.distribution import gaussian_law, log_moment
 from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price
 from dplateau.accounting.privacy_loss.sampled import StepLaws, fixed_size_step

@@ -17,8 +17,8 @@ import numpy as np
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import LONGEST
 from dplateau.accounting.bounds.hypotheses import contraction_checked
+from dplateau.accounting.bounds.minimise import minimise_over_integers
 from dplateau.accounting.bounds.sampled_shift import fixed_size_shift, poisson_shift
-from dplateau.accounting.bounds.search import minimise_over_integers
 from dplateau.accounting.bounds.taut_string import energy, worst_mu
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Gaussian
