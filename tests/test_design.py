@@ -1,4 +1,4 @@
-"""Contract: the map of the code shows the rooms that there are, and the tree keeps to the design."""
+"""Contract: the map of the code shows the rooms that there are; the tree keeps to the design."""
 
 import re
 from collections import Counter
@@ -7,10 +7,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "dplateau"
 MAP = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-# The same word for the same thing in two rooms: the theorem and its draws, the command and its room.
+# The same word for the same thing in two rooms: a theorem and its draws, a command and its room.
 SAME_THING = {
-    "allocation", "engine", "normals", "ledger", "projections", "record_count", "scaling", "search",
-    "selection",
+    "allocation", "base", "engine", "evaluation", "ledger", "normals", "persons", "projections", "record_count", "scaling",
+    "search", "selection",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 import dplateau as dp
 from dplateau.accounting.bounds import allocation, patterns, whole_patterns
-from dplateau.accounting.bounds.base import Bound, Chosen, registered
+from dplateau.accounting.bounds.base import Bound, Chosen, registered, withdraw
 from dplateau.accounting.bounds.layouts import Growth, constant_layout, most_weight, varying_layout
 from dplateau.accounting.bounds.taut_string import energy
 from dplateau.accounting.privacy_loss.blocks import Block, block_laws, hits
@@ -301,9 +301,7 @@ def test_a_theorem_is_found_by_registration_and_asked_once() -> None:
         assert guarantee.at(1e-5).bound != "trivial"
         assert "trivial" not in dp.account(plain(1234, 43, 50, 2.0)).bounds(1e-5)
     finally:
-        from dplateau.accounting.bounds import base
-
-        base._REGISTERED.pop("trivial")
+        withdraw("trivial")
     assert "trivial" not in [bound.name for bound in registered()]
 
 

@@ -15,7 +15,7 @@ LINK = re.compile(r"docs/theory\.md#([\w-]+)")
 # What computes, checks or arranges, but states nothing. A new public name must have a link or be
 # put here, by somebody who has thought about it.
 PLUMBING = {
-    "bounds.base": {"bound_named"},
+    "bounds.base": {"bound_named", "withdraw"},
     "bounds.minimise": {"minimise_over_integers"},
     "bounds.composition": {"ratio", "step_ratios", "grouped"},
     "record_count": {"PrivateCount"},  # not part of training: its statement is its docstring

@@ -181,7 +181,7 @@ def spend(
     elif opacus is not None:
         release = _read_json(opacus)
     elif event is not None:
-        from dplateau.export.events import event_from_dict
+        from dplateau.export.dp_events import event_from_dict
 
         release = event_from_dict(_read_json(event))
     ledger = Ledger(address)

@@ -13,7 +13,7 @@ from dplateau._validate import non_negative, positive, probability
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.certificate.verify import Check
 from dplateau.errors import DataError, PlanError
-from dplateau.ledger import checking
+from dplateau.ledger import verifying
 from dplateau.ledger.budget import (
     ADAPTIVE,
     FIXED,
@@ -351,7 +351,7 @@ class Ledger:
             Whether every release is accounted anew, which takes about a second each.
         """
         links, last = self._store.chain()
-        return tuple(checking.checks(links, last, head, prices=prices))
+        return tuple(verifying.checks(links, last, head, prices=prices))
 
     def head(self) -> str:
         """The hash of the last event: note it elsewhere to prove later that nothing was undone."""

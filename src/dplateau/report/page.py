@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau._json import number
-from dplateau.auditing.reading import read_audit
+from dplateau.auditing.imported import read_audit
 from dplateau.auditing.result import VIOLATED, AuditResult
 from dplateau.certificate import disk, evaluation, sign, wording
 from dplateau.certificate.bought import Bought

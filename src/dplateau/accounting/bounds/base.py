@@ -112,6 +112,11 @@ def bound_named(name: str) -> Bound:
     return _REGISTERED[name]
 
 
+def withdraw(name: str) -> None:
+    """Take a bound out again, such as one that was tried in a notebook."""
+    _REGISTERED.pop(name, None)
+
+
 def applicable(plan: Plan) -> list[Bound]:
     """The bounds that apply to a plan, in the order in which they are asked.
 
