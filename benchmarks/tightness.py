@@ -195,7 +195,8 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         f"{len(found)} plans; every number is dplateau's ε divided by another's, so below 1 is "
         "better (for the lower bound: 1 would be perfect). The plans are logistic regressions on "
         "300 to a million records with the least noise that version 0.1 of dplateau allowed for an "
-        "ε from 0.1 to 8, δ = 0.1/n: the ε of their names, which the present bounds may undercut. dp_accounting composes all steps, by PLD, or by RDP for batches of fixed "
+        "ε from 0.1 to 8, δ = 0.1/n: the ε of their names, which the present bounds may undercut. "
+        "dp_accounting composes all steps, by PLD, or by RDP for batches of fixed "
         "size, which its PLD lacks. Where another library's bound does not apply there is a dash. "
         "The lower bound is `lower_bound(plan, delta, strongest=True)`. Regenerate this page with "
         "`python -m benchmarks.tightness`; " + _versions(found),

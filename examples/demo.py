@@ -90,7 +90,8 @@ def main() -> None:
     print(f"1. A table of {len(train)} patients, epsilon = {EPSILON:g}")
     model = TableModel.train(train, schema(), "tumour", epsilon=EPSILON, delta=DELTA)
     accuracy = np.mean(model.predict(test) == test["tumour"])
-    print(f"   {model.estimator.n_iter_:,} steps: {accuracy:.1%} of {len(test)} other patients right.")
+    steps = f"{model.estimator.n_iter_:,} steps"
+    print(f"   {steps}: {accuracy:.1%} of {len(test)} other patients right.")
     print(f"   {model.certificate.statement}")
     print("   Wrote:")
     for file in [*model.write(OUT, force=True), write_report(OUT)]:
@@ -98,8 +99,10 @@ def main() -> None:
 
     print("\n2. As long as you like: 50,000 customers, small batches, little noise")
     as_long_as_you_like()
-    print("   What it costs: nothing more after the first 10,000 steps. What it buys: nobody has to fix the")
-    print("   number of steps beforehand; train until the budget of time, not of privacy, is spent.")
+    print(
+        "   What it costs: nothing more after the first 10,000 steps. What it buys: nobody has to"
+    )
+    print("   fix the number of steps beforehand; train until the time is over, not the budget.")
 
 
 if __name__ == "__main__":
