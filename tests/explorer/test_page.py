@@ -134,6 +134,7 @@ def test_a_page_of_another_site_cannot_read_or_ask(browser: Any, explorer: Explo
     page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "options"),
     [(1280, {}), (390, {"color_scheme": "dark"}), (640, {"device_scale_factor": 2})],
@@ -157,6 +158,7 @@ def test_nothing_is_cut_off(look: Any, width: int, options: dict[str, Any]) -> N
         assert cut == []
 
 
+@pytest.mark.slow
 def test_the_keyboard_alone_will_do(look: Any) -> None:
     page = look()
     page.focus("#s-iterations")
@@ -183,6 +185,7 @@ def test_the_keyboard_alone_will_do(look: Any) -> None:
     assert nameless == 0
 
 
+@pytest.mark.slow
 def test_lines_are_told_apart_without_colour(look: Any) -> None:
     page = look()
     finished(page)
@@ -198,6 +201,7 @@ def test_lines_are_told_apart_without_colour(look: Any) -> None:
     assert {"composition", "the paper", "shift", "forgetting", "lower bound", "reported"} <= names
 
 
+@pytest.mark.slow
 def test_pictures_are_saved(look: Any) -> None:
     page = look()
     with page.expect_download() as download:

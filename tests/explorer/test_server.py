@@ -246,11 +246,11 @@ def test_memory_is_bounded_and_said(small: Opened, serving: Any) -> None:
         assert client.get("about").status_code == 200
 
 
-def test_a_cancelled_question_costs_nothing(client: httpx.Client) -> None:
+def test_a_cancelled_question_costs_nothing(client: httpx.Client, small: Opened) -> None:
     """The page goes away in the middle of a long answer: the worker on it is killed at once."""
     readme = client.get("about").json()["presets"][0]
     state = {"plan": readme["plan"], "delta": 1e-6}
-    ask(client, ask="exact", state=state)  # both kinds of workers are up
+    ask(client, ask="exact", state=state_of(small))  # both kinds of workers are up
     before = set(multiprocessing.active_children())
     question = json.dumps({"ask": "steps", "state": state})
     with client.stream("POST", "ask", content=question) as answer:

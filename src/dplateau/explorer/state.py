@@ -46,8 +46,8 @@ FIELDS = (
         "batches",
         "Batches",
         "How every step chooses its records: all of them (full), fixed slices in turn (cyclic), a "
-        "fresh subset of fixed size (fixed), or a coin for every record (poisson). Random batches "
-        "hide who took part.",
+        "fresh subset of fixed size (fixed), a coin for every record (poisson), or one step of "
+        "every epoch for each record (allocation). Random batches hide who took part.",
         also=("batches kind", "batches do not go"),
     ),
     Field(

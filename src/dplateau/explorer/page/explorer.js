@@ -187,6 +187,7 @@ function headline(epsilon, exact, found) {
 function hints() {
   const { plan } = quick;
   form.hint("step_size", numeric(plan.step_limit) === Infinity ? "" : `Steps contract up to ${short(plan.step_limit)}.`);
+  form.hint("batches", about.batches.find((b) => b.kind === state.plan.batches.kind)?.about.replaceAll("`", "") ?? "");
   form.hint("size", plan.chance < 1 ? `A record takes part in a step with chance ${short(plan.chance)}.` : "");
 }
 
