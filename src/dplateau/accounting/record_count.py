@@ -78,11 +78,6 @@ class PrivateCount:
             math.log(gap) - self.epsilon * m - math.log(gap - 2 * r * math.expm1(-self.epsilon * m))
         )
 
-    @property
-    def advantage(self) -> float:
-        """Total variation between the counts of neighbours: ``P(Z = 0)``."""
-        return math.exp(self._log_end(self.half_width) + self.epsilon * self.half_width)
-
     def epsilon_left(self, epsilon: float) -> float:
         """What a budget leaves for training (basic composition)."""
         return (epsilon - self.epsilon) * _JUST_BELOW

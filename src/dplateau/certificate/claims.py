@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 import dplateau
 from dplateau._json import amount, digest, number
 from dplateau.accounting.guarantee import RELEASE_EPSILON, Guarantee, account
+from dplateau.accounting.privacy_loss.conversions import tradeoff_from_profile
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.accounting.rounding import rounding_charge
 from dplateau.certificate import wording
@@ -145,20 +146,25 @@ class Counting:
     def found(self, guarantee: Guarantee, false_positive_rates: ArrayLike) -> Vector:
         """True-positive rates that no attack exceeds.
 
-        With ``G`` the training's bound: ``delta_c + G(min(1, exp(epsilon_c) a))`` (theory, 13).
+        With a private count, what the epsilon and delta of both together imply (theory, 13).
         """
         rates = np.asarray(false_positive_rates, dtype=np.float64)
         if self.count is None:
             return 1.0 - guarantee.tradeoff(rates)
-        widened = np.minimum(1.0, math.exp(min(self.count.epsilon, 700.0)) * rates)
-        return np.minimum(1.0, self.count.delta + 1.0 - guarantee.tradeoff(widened))
+        epsilon, delta = self._together(guarantee)
+        return 1.0 - tradeoff_from_profile(np.array([epsilon]), np.array([delta]), rates)
 
     def advantage(self, guarantee: Guarantee) -> float:
-        """Bound on the total variation distance: of either part by itself, coupled."""
-        # max over a of 1 - a - T(a) is the total variation distance, which is delta(0)
-        training = guarantee.delta(0.0)
-        counted = 0.0 if self.count is None else self.count.advantage
-        return 1.0 - (1.0 - training) * (1.0 - counted)
+        """Bound on the total variation distance."""
+        if self.count is None:
+            # max over a of 1 - a - T(a) is the total variation distance, which is delta(0)
+            return guarantee.delta(0.0)
+        epsilon, delta = self._together(guarantee)
+        return math.tanh(epsilon / 2) + 2 * delta / (1 + math.exp(min(epsilon, 700.0)))
+
+    def _together(self, guarantee: Guarantee) -> tuple[float, float]:
+        assert self.count is not None
+        return self.epsilon(guarantee), self.count.delta + guarantee.reference_delta
 
     def to_dict(self, guarantee: Guarantee, delta: float) -> dict[str, Any]:
         """The count's mechanism and parameters, and what they leave for training."""

@@ -63,7 +63,8 @@ class Plan:
     batches : FullBatch, Cyclic, FixedSize, Poisson or RandomAllocation
         How every step chooses its records.
     iterations : int or math.inf
-        Number of steps. ``inf``: the guarantee holds for any stopping time that ignores the data.
+        Number of steps. ``inf``: the guarantee holds for any stopping time that is independent of
+        the data and of the run's own noise and batches.
     step_size : float, sequence or Schedule
         The learning rate.
     noise_multiplier : float, sequence or Schedule
