@@ -154,3 +154,40 @@ def test_what_is_refused() -> None:
             scaling="standard",
             search={"param_grid": {"radius": [1.0]}},
         )
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_estimators_scale_by_bounds_and_predict_in_the_features_own_scale(kind: str) -> None:
+    features = TRAINED[["income", "age"]].to_numpy()
+    bounds = [(0, 1e7), (0, 1e4)]
+    common = {"epsilon": 1.0, "delta": 1e-6, "feature_bounds": bounds, "random_state": 2}
+    if kind == "classes":
+        target = TRAINED["rich"].to_numpy()
+        model = dp.PrivateLogisticRegression(classes=["no", "yes"], **common)
+    else:
+        target = TRAINED["age"].to_numpy()
+        model = dp.PrivateLinearRegression(target_bounds=(0, 100), **common)
+    model.fit(features, target)
+    assert model.score(features, target) > (0.7 if kind == "classes" else 0.5)
+    assert model.certificate_.epsilon <= 1.0
+    assert "scaling" in model.certificate_.to_dict()
+    assert all(check.passed for check in model.certificate_.check(model))
+    scores = features @ np.atleast_2d(model.coef_).T + model.intercept_
+    shown = model.decision_function(features) if kind == "classes" else model.predict(features)
+    assert np.allclose(
+        np.clip(scores.ravel(), *((0, 100) if kind == "numbers" else (-1e9, 1e9))), shown
+    )
+    assert model.plan(6000, 2) == model.plan_
+    model.scaling_ = model.scaling_ * 2
+    assert not all(check.passed for check in model.certificate_.check(model))
+
+
+def test_bounds_are_required_where_values_are_looked_for() -> None:
+    with pytest.raises(PlanError, match="feature_bounds"):
+        dp.PrivateLogisticRegression(
+            epsilon=1.0, delta=1e-6, data_norm=1.0, classes=[0, 1], scaling="standard"
+        ).plan(100, 2)
+    with pytest.raises(PlanError, match="pair of finite numbers"):
+        dp.PrivateLogisticRegression(
+            epsilon=1.0, delta=1e-6, classes=[0, 1], feature_bounds=[(1, 0)]
+        ).plan(100, 1)

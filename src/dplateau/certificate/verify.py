@@ -262,7 +262,11 @@ def _estimator(record: dict[str, Any], plan: Plan, model: Any) -> Check:
     stated = {"estimator": type(model).__name__}
     stated |= {
         name: getattr(model, source)
-        for name, source in (("classes", "classes_"), ("target_bounds", "target_bounds"))
+        for name, source in (
+            ("classes", "classes_"),
+            ("target_bounds", "target_bounds"),
+            ("scaling", "scaling_"),
+        )
         if getattr(model, source, None) is not None
     }
     wrong = _contradictions(record["model"], plan, stated)

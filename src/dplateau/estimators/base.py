@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 
 from dplateau._validate import non_negative, positive, whole
 from dplateau.accounting.guarantee import WEAK_EPSILON
-from dplateau.accounting.prepared import plan_beside
+from dplateau.accounting.prepared import Spread, plan_beside
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.evaluation import Evaluation
@@ -31,6 +31,8 @@ from dplateau.errors import DataError, PlanError
 from dplateau.estimators.evaluation import Question, evaluate
 from dplateau.estimators.inputs import in_parameters, refuse_unreadable, refuse_unreleasable
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
+from dplateau.estimators.scaling import KINDS as KINDS_OF_SCALING
+from dplateau.estimators.scaling import as_bounds, bought_mu, mapped, row_norm
 from dplateau.estimators.surroundings import COPIES, warn_of_learned_steps
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch, relation_name
 from dplateau.plan.domains import L2Ball
@@ -40,6 +42,7 @@ from dplateau.plan.units import PERSON
 from dplateau.training.count import count_records
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
+from dplateau.training.scaling import private_bounds
 
 Array = NDArray[np.float64]
 
@@ -120,6 +123,12 @@ class PrivateLinearModel(BaseEstimator):
         for release: whoever knows the seed can subtract the noise. It is never pickled.
     progress : bool, default False
         Show a progress bar: steps and time, nothing computed from data.
+    feature_bounds : sequence of pairs, optional
+        A public lower and upper bound for every feature. Features are then centred and scaled by
+        them before training, and ``data_norm``, which counts in that scale, may be left out.
+    scaling : {"auto", "public", "standard"}
+        With ``feature_bounds``: whether a share of the budget buys narrower ones, around where the
+        values lie. "auto" does where the number of rows is public and large enough for the noise.
     """
 
     epsilon: float | None = None
@@ -142,6 +151,9 @@ class PrivateLinearModel(BaseEstimator):
     largest_weight: float = 1.0
     random_state: Any = None
     progress: bool = False
+
+    feature_bounds: Any = None
+    scaling: str = "auto"
 
     _bought = Bought()  # what was bought before the fit, with the same budget (no parameter)
 
@@ -172,7 +184,7 @@ class PrivateLinearModel(BaseEstimator):
                     self._loss(),
                     n_samples,
                     n_features,
-                    data_norm=self.data_norm,  # type: ignore[arg-type]
+                    data_norm=self._norm(),
                     epsilon=price,
                     delta=delta,
                     noise_multiplier=self.noise_multiplier,
@@ -189,7 +201,7 @@ class PrivateLinearModel(BaseEstimator):
             except PlanError as refusal:
                 raise PlanError(in_parameters(str(refusal), endless=steps == math.inf)) from None
 
-        look = self._bought.scaling
+        look = self._purchases(n_samples).scaling
         if look is None or epsilon is None:
             return planned(epsilon)
         return plan_beside(planned, look.mu, epsilon, delta)  # type: ignore[arg-type]
@@ -198,7 +210,7 @@ class PrivateLinearModel(BaseEstimator):
         """What `fit` would do on data of this shape, and what it would cost, in words."""
         plan = self.plan(n_samples, n_features)
         counting = self._counting()
-        guarantee = self._bought.guarantee(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
+        guarantee = self._purchases(n_samples).guarantee(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
         counted = ""
         if counting.count is not None:
             counted = (
@@ -231,13 +243,24 @@ class PrivateLinearModel(BaseEstimator):
                 "delta is missing. Choose one far below one over the number of records, "
                 "such as delta=1e-6."
             )
-        if self.data_norm is None:
+        if self.feature_bounds is not None:
+            as_bounds(self.feature_bounds)
+        elif self.data_norm is None:
             raise PlanError(
                 "data_norm is missing: a public bound on the norm of feature rows. Derive it from "
                 "the features' known ranges, use PublicTableEncoder, or scale each row to norm 1 "
                 "(sklearn's Normalizer) and pass data_norm=1. Never read it off the data."
             )
-        positive("data_norm", self.data_norm)
+        positive("data_norm", self._norm())
+        if self.scaling not in KINDS_OF_SCALING:
+            raise PlanError(
+                f"scaling must be one of {list(KINDS_OF_SCALING)}; found {self.scaling!r}."
+            )
+        if self.scaling == "standard" and self.feature_bounds is None and not self._bought:
+            raise PlanError(
+                "scaling='standard' looks for the values within public bounds: give "
+                "feature_bounds, a pair for every feature."
+            )
         if isinstance(self.learning_rate, numbers.Real):
             positive("learning_rate", self.learning_rate, way_out=_CHOSEN)
         if self.alpha is not None:
@@ -248,7 +271,54 @@ class PrivateLinearModel(BaseEstimator):
             positive("batch_size", self.batch_size)
 
     def _intercept(self) -> float:
-        return INTERCEPT * float(self.data_norm) if self.fit_intercept else 0.0  # type: ignore[arg-type]
+        return INTERCEPT * self._norm() if self.fit_intercept else 0.0
+
+    def _norm(self) -> float:
+        """The norm that rows are clipped to, as they are trained on."""
+        if self.data_norm is None and self.feature_bounds is not None:
+            return row_norm(len(self.feature_bounds))
+        return float(self.data_norm)  # type: ignore[arg-type]
+
+    def _purchases(self, n_samples: int) -> Bought:
+        """What the budget buys beside the training, from public facts."""
+        if self._bought or self.feature_bounds is None:
+            return self._bought
+        relation = relation_name(self.neighboring_relation)
+        known = relation != ADD_OR_REMOVE_ONE or self.records is not None
+        columns = len(self.feature_bounds)
+        mu = bought_mu(
+            *(self.scaling, columns, n_samples if known else 0, relation),
+            *(self.epsilon, self.delta),  # type: ignore[arg-type]
+        )
+        return Bought(scaling=Spread(mu, relation), columns=columns) if mu else Bought()
+
+    def _refuse_unpriced(self, options: FitOptions) -> None:
+        """A look at the columns is priced for single records, once, and without a ledger."""
+        if self.feature_bounds is None or self.scaling == "public":
+            return
+        if any(o is not None for o in (options.groups, options.reservation, options.checkpoint)):
+            raise PlanError(
+                f"scaling={self.scaling!r} with feature_bounds is priced for single records and "
+                "one look: it does not go with groups, a ledger or a checkpoint. Use "
+                "scaling='public'."
+            )
+
+    def _scaled(self, X: Any, bought: Bought) -> Any:
+        """Training features, mapped by public bounds or by bounds that were bought."""
+        if self.feature_bounds is None:
+            return X
+        low, high = as_bounds(self.feature_bounds)
+        if len(low) != X.shape[1]:
+            raise DataError(
+                f"feature_bounds has {len(low)} pairs, and X has {X.shape[1]} feature(s). Give one "
+                "pair for every feature."
+            )
+        mapped(X[:0], np.ones((len(low), 2)))  # a sparse matrix is refused before it is looked at
+        if bought.scaling is not None:
+            values = np.asarray(X, dtype=np.float64)
+            low, high = private_bounds(values, low, high, bought.scaling, self.random_state)
+        self.scaling_ = np.column_stack([(low + high) / 2, (high - low) / 2])
+        return mapped(X, self.scaling_)
 
     def _batches(self, n_samples: int) -> Batches | None:
         if self.batches is None and self.batch_size is None:
@@ -285,7 +355,10 @@ class PrivateLinearModel(BaseEstimator):
         """Run the plan on validated data; ``weights_``: the features' first, intercept's last."""
         warn_of_learned_steps(self)
         counting = self._counting()
+        self._refuse_unpriced(options)
         plan = self._plan_for(X, counting.count, options.groups)
+        bought = self._purchases(plan.records)
+        X = self._scaled(X, bought)
         assert plan.loss is not None
         if options.reservation is not None:  # no step before the ledger has agreed to the plan
             options.reservation.confirm(plan, counting)
@@ -305,7 +378,7 @@ class PrivateLinearModel(BaseEstimator):
             released,
             self.delta,  # type: ignore[arg-type]
             counting=counting,
-            bought=self._bought,
+            bought=bought,
             facts=self._facts(),
         )
         if options.reservation is not None:  # entered first, then shown
@@ -324,7 +397,15 @@ class PrivateLinearModel(BaseEstimator):
 
     def _facts(self) -> dict[str, Any]:
         """What predictions depend on beside the weights and the plan, for the certificate."""
-        return {"estimator": type(self).__name__}
+        scaled = {} if self.feature_bounds is None else {"scaling": self.scaling_.tolist()}
+        return {"estimator": type(self).__name__, **scaled}
+
+    def _as_came(self, weights: Array, constant: Any) -> tuple[Array, Any]:
+        """Weights per feature (the last axis) and constants, in the scale of the features."""
+        if self.feature_bounds is None:
+            return weights, constant
+        centre, half = self.scaling_.T
+        return weights / half, constant - (weights / half) @ centre
 
     def _weights(self, y: NDArray[Any], sample_weight: Any) -> Array | None:
         """Weights in [0, 1] for every row, or None where all count alike."""

@@ -23,6 +23,7 @@ from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
 from dplateau.estimators.evaluation import Question, classification, positions
 from dplateau.estimators.inputs import present
+from dplateau.estimators.scaling import mapped
 from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
 from dplateau.training.data import which_exist
 
@@ -144,14 +145,18 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     @property
     def coef_(self) -> Array:
         """The features' weights, one row per score."""
+        return self._linear()[0]
+
+    def _linear(self) -> tuple[Array, Array]:
         per_class = self.weights_.reshape(len(self.weights_), -1).T
-        return np.array(per_class[:, :-1] if self._constant else per_class, order="C")
+        weights = np.array(per_class[:, :-1] if self._constant else per_class, order="C")
+        last = per_class[:, -1] * self._constant if self._constant else np.zeros(len(per_class))
+        return self._as_came(weights, last)
 
     @property
     def intercept_(self) -> Array:
         """The constant term of every score."""
-        last = self.weights_.reshape(len(self.weights_), -1)[-1]
-        return last * self._constant if self._constant else np.zeros(len(last))
+        return self._linear()[1]
 
     def decision_function(self, X: Any) -> Array:
         """Scores: one per row in two classes (positive means the second), else one per class."""
@@ -228,7 +233,10 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
         loss, data_norm = self.plan_.loss, self.plan_.data_norm
         assert loss is not None
         assert data_norm is not None
-        norms = np.minimum(row_norms(self._features(X)), data_norm)
+        rows = self._features(X)
+        if self.feature_bounds is not None:
+            rows = mapped(rows, self.scaling_)
+        norms = np.minimum(row_norms(rows), data_norm)
         limit = np.inf if loss.clip is None else loss.clip
         limit = limit / np.maximum(np.hypot(norms, loss.intercept), np.finfo(float).tiny)
         up, down = np.minimum(expit(-scores), limit), np.minimum(expit(scores), limit)

@@ -107,14 +107,19 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @property
     def coef_(self) -> Array:
         """The features' weights, in the scale of the target."""
-        weights, (_, half) = self.weights_, self._range()
-        return (weights[:-1] if self._constant else weights) * half
+        return self._linear()[0]
+
+    def _linear(self) -> tuple[Array, float]:
+        weights, (middle, half) = self.weights_, self._range()
+        constant = middle + float(weights[-1]) * half * self._constant
+        own = (weights[:-1] if self._constant else weights) * half
+        coefficients, constant = self._as_came(own, constant)
+        return coefficients, float(constant)
 
     @property
     def intercept_(self) -> float:
         """The constant term."""
-        weights, (middle, half) = self.weights_, self._range()
-        return middle + float(weights[-1]) * half * self._constant
+        return self._linear()[1]
 
     def predict(self, X: Any) -> Array:
         """The predicted targets, within ``target_bounds``."""

@@ -150,6 +150,11 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         found = []
         for setting in settings:
             model = clone(self.estimator).set_params(**setting, epsilon=epsilon, delta=delta)
+            if model.feature_bounds is not None:
+                raise PlanError(
+                    "a search over scaled features is not priced. Scale them by public bounds "
+                    "yourself, and give data_norm."
+                )
             if model.steps == math.inf or model.time_budget is not None:
                 raise PlanError(
                     "a search needs plans that end by themselves: give no time_budget and a finite "

@@ -16,14 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.prepared import Spread
-from dplateau.accounting.privacy_loss.conversions import gdp_of
-from dplateau.errors import PlanError
 from dplateau.tables.columns import Column, Number, column_from_dict
 from dplateau.training.scaling import WIDTH, private_bounds
 
-KINDS = ("auto", "public", "standard")
-SHARE = 0.3  # of the budget's Gaussian privacy: leaves 95 % of it for the training
-_ENOUGH = 0.1  # noise on the counts, as a share of the records, up to which looking pays
 _ROOM = 1.3  # how much longer than is usual a row may be
 
 
@@ -39,27 +34,6 @@ def scaled_columns(schema: Mapping[str, Any], target: str) -> list[Number]:
 
 def _is_plain(column: Column) -> bool:
     return isinstance(column, Number) and column.bins is None and not column.log
-
-
-def bought_mu(
-    scaling: str, columns: int, records: int, relation: str, epsilon: float | None, delta: float
-) -> float:
-    """The Gaussian privacy to spend on scaling: 0 for none, from public facts alone.
-
-    ``"auto"`` looks where the noise on its counts is small against the number of records.
-    """
-    if scaling not in KINDS:
-        raise PlanError(f"scaling must be one of {list(KINDS)}; found {scaling!r}.")
-    if scaling == "public" or columns == 0:
-        return 0.0
-    if epsilon is None:
-        if scaling == "auto":
-            return 0.0
-        raise PlanError("scaling needs a budget to buy from: give epsilon, or scaling='public'.")
-    mu = SHARE * gdp_of(epsilon, delta)
-    if scaling == "auto" and Spread(mu, relation).noise(columns)[0] > _ENOUGH * records:
-        return 0.0
-    return mu
 
 
 def rescaled(
@@ -92,4 +66,4 @@ def usual_norm(columns: int, scaled: int) -> float:
     return min(1.0, _ROOM * math.sqrt(expected))
 
 
-__all__ = ["KINDS", "SHARE", "bought_mu", "rescaled", "scaled_columns", "usual_norm"]
+__all__ = ["rescaled", "scaled_columns", "usual_norm"]

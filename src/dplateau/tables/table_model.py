@@ -24,12 +24,13 @@ from dplateau.certificate.files import CERTIFICATE, MODEL, Place, reserved
 from dplateau.certificate.model_file import FORMAT, read_document
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
+from dplateau.estimators.scaling import bought_mu
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.tables import MODELS
 from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
 from dplateau.tables.encoding import PublicTableEncoder, columns_of, columns_used, load_schema
 from dplateau.tables.people import owners, without
-from dplateau.tables.scaling import bought_mu, rescaled, scaled_columns, usual_norm
+from dplateau.tables.scaling import rescaled, scaled_columns, usual_norm
 
 if TYPE_CHECKING:
     from dplateau.ledger import Reservation
@@ -105,7 +106,8 @@ class TableModel:
             Parameters of the estimator: ``epsilon``, ``delta`` and so on.
         """
         facts = without(load_schema(schema), person)
-        if person is not None or reservation is not None:
+        # a resumed training would look a second time
+        if person is not None or reservation is not None or checkpoint is not None:
             scaling = _unscaled(scaling, search, person)
         facts, bought, clipped = _scaled(facts, table, target, scaling, search, options)
         encoder, column = _split(facts, target, rows)
