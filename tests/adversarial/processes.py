@@ -317,6 +317,9 @@ def _abstract_epochs(
         one, two = base, _moved(rng, knots, base, c, hit)
         if halves:
             one, two = (_moved(rng, knots, base, c, hit / 2) for _ in range(2))
+        if kind == "fixed":  # a record for another one: no two of the three are further apart
+            one = _moved(rng, knots, base, c, hit)
+            two = np.clip(_moved(rng, knots, one, c, hit), base - hit, base + hit)
         return broken(knots, base), broken(knots, one), broken(knots, two)
 
     drawn = [step() for _ in range(horizon)]
@@ -327,14 +330,8 @@ def _abstract_epochs(
             for world in (1, 2)
         )
     if kind in ("fixed", "poisson"):
-        apart = step()[0]  # with exchanged records the hit step need not resemble the others
-        missed = [apart if kind == "fixed" and rng.random() < 0.5 else each[0] for each in drawn]
         return tuple(  # type: ignore[return-value]
-            [
-                [(1 - q, [other]), (q, [each[world]])]
-                for each, other in zip(drawn, missed, strict=True)
-            ]
-            for world in (1, 2)
+            [[(1 - q, [each[0]]), (q, [each[world]])] for each in drawn] for world in (1, 2)
         )
     return tuple(_one_hit_an_epoch(drawn, period, world) for world in (1, 2))  # type: ignore[return-value]
 
