@@ -53,7 +53,7 @@ def random_plan(seed):
         lipschitz=float(draw.uniform(0.5, 2.0)),
         smoothness=smoothness,
         regularization=float(draw.choice([0.0, 0.05])),
-        domain=dp.L2Ball(float(draw.uniform(0.5, 5.0))) if seed % 3 else dp.Everywhere(),
+        domain=dp.L2Ball(float(draw.uniform(0.6, 5.0))) if seed % 3 else dp.Everywhere(),
         neighboring_relation=str(draw.choice(batches.relations)),
         hidden_state=bool(draw.uniform() < 0.8),
     )
@@ -61,7 +61,7 @@ def random_plan(seed):
 
 def certificate_of(plan, **facts):
     steps = 50 if math.isinf(plan.iterations) else plan.iterations
-    run = Run(plan, np.array([0.25, -1.5]), **{"iterations_run": steps, **facts})
+    run = Run(plan, np.array([0.25, -0.5]), **{"iterations_run": steps, **facts})
     return Certificate.of(run, DELTA)
 
 
@@ -124,7 +124,7 @@ def test_verify_agrees_with_account_on_random_plans(seed):
     certificate = certificate_of(plan)
     assert certificate.epsilon == dp.account(plan).epsilon(DELTA)
     assert certificate.plan == plan
-    assert certificate.verify([0.25, -1.5]).epsilon == certificate.epsilon
+    assert certificate.verify([0.25, -0.5]).epsilon == certificate.epsilon
     record = certificate.to_dict()
     guarantee = record["guarantee"]
     assert guarantee["epsilon"] == record["relations"][plan.neighboring_relation]
@@ -243,7 +243,7 @@ def counted():
     """A certificate whose number of records is the result of a private count."""
     plan = some_plan(neighboring_relation="add_or_remove_one", records=1500)
     count = PrivateCount.within(3.0, DELTA)
-    run = Run(plan, np.array([0.25, -1.5]))
+    run = Run(plan, np.array([0.25, -0.5]))
     return Certificate.of(run, DELTA, counting=Counting(count, 3.0))
 
 
@@ -265,7 +265,7 @@ def test_a_count_is_paid_for_in_every_claim(counted):
         found = record["attack"]["true_positive_rate"][part]
         assert found > stated["attack"]["true_positive_rate"][part]
     assert record["attack"]["advantage"] > stated["attack"]["advantage"]
-    assert counted.verify([0.25, -1.5])
+    assert counted.verify([0.25, -0.5])
 
 
 def test_a_count_is_said_in_plain_words(counted):
@@ -372,10 +372,10 @@ def test_more_steps_than_accounted_fail(certificate):
 
 
 def test_another_model_fails(certificate):
-    assert accepted(certificate.to_dict(), [0.25, -1.5])
-    assert not accepted(certificate.to_dict(), [0.25, -1.5000001])
+    assert accepted(certificate.to_dict(), [0.25, -0.5])
+    assert not accepted(certificate.to_dict(), [0.25, -0.5000001])
     with pytest.raises(CertificateError, match="model"):
-        certificate.verify([[0.25], [-1.5]])
+        certificate.verify([[0.25], [-0.5]])
 
 
 @pytest.mark.parametrize("version", ["0.0.9", "9.0", "0.2.0.dev1", None])
@@ -390,7 +390,7 @@ def test_another_version_is_refused_and_everything_is_recomputed(certificate, ve
     record["statement"] = "Perfectly private."
     record["not_covered"] = []
     record["digest"] = claims.digest({k: v for k, v in record.items() if k != "digest"})
-    found = Certificate(json.dumps(record)).examine([0.25, -1.5])
+    found = Certificate(json.dumps(record)).examine([0.25, -0.5])
     assert not found.holds
     assert found.record is None
     failed = {check.name: check.found for check in found.checks if not check.passed}
@@ -400,17 +400,17 @@ def test_another_version_is_refused_and_everything_is_recomputed(certificate, ve
 
 
 def test_remarks_are_the_issuers_own(certificate):
-    run = Run(some_plan(), np.array([0.25, -1.5]))
+    run = Run(some_plan(), np.array([0.25, -0.5]))
     remarked = Certificate.of(run, DELTA, remarks=["Checked by the ministry."])
     assert remarked.to_dict()["covered"] == certificate.to_dict()["covered"]
-    found = remarked.verify([0.25, -1.5])
+    found = remarked.verify([0.25, -0.5])
     assert not found.complete
     assert [check.name for check in found.checks if not check.checked] == ["remarks"]
-    assert certificate.verify([0.25, -1.5]).complete
+    assert certificate.verify([0.25, -0.5]).complete
 
 
 def test_what_is_shown_was_computed_here(certificate):
-    assert certificate.verify([0.25, -1.5]).record == certificate.to_dict()
+    assert certificate.verify([0.25, -0.5]).record == certificate.to_dict()
 
 
 def test_a_plan_that_takes_too_long_is_given_up(certificate, monkeypatch):
@@ -419,7 +419,7 @@ def test_a_plan_that_takes_too_long_is_given_up(certificate, monkeypatch):
             pass
 
     monkeypatch.setattr(claims, "record", forever)
-    found = certificate.examine([0.25, -1.5], time_limit=0.05)
+    found = certificate.examine([0.25, -0.5], time_limit=0.05)
     assert not found.holds
     last = found.checks[-1]
     assert str(last).startswith("FAIL time: not finished within 0.05 s: epsilon, every other claim")
@@ -613,7 +613,7 @@ def test_a_forged_run_is_found(certificate, path, value):
 
 def test_a_forged_shape_is_found_by_the_plan_or_by_the_model(certificate):
     forged = edited(certificate, ("model", "shape"), [2, 1], repair=True)
-    assert not accepted(forged, [0.25, -1.5])
+    assert not accepted(forged, [0.25, -0.5])
     known = certificate_of(some_plan(dimension=2))
     assert known.verify()
     assert not accepted(edited(known, ("model", "shape"), [3], repair=True))
@@ -621,16 +621,24 @@ def test_a_forged_shape_is_found_by_the_plan_or_by_the_model(certificate):
 
 def test_weights_off_the_grid_are_found():
     plan = some_plan()
-    off = np.array([0.25, -1.5]) + noise.release_grid(plan, 50) / 3
+    off = np.array([0.25, -0.5]) + noise.release_grid(plan, 50) / 3
     with pytest.raises(CertificateError, match="multiples of the grid"):
         Certificate.of(Run(plan, off), DELTA).verify(off)
+
+
+def test_weights_outside_the_domain_are_found():
+    """No run ends there: a planted resume file could have put them there."""
+    planted = np.array([0.25, -1.5])
+    certificate = Certificate.of(Run(some_plan(), planted), DELTA)
+    with pytest.raises(CertificateError, match="outside the plan's domain"):
+        certificate.verify(planted)
 
 
 def test_a_model_that_was_not_given_is_named_as_not_checked(certificate):
     missing = certificate.verify().checks[-1]
     assert (missing.name, missing.passed, missing.checked) == ("model", True, False)
     assert str(missing) == "--   model: not given, not checked"
-    assert all(check.checked for check in certificate.verify([0.25, -1.5]).checks)
+    assert all(check.checked for check in certificate.verify([0.25, -0.5]).checks)
 
 
 DOCUMENT = {
@@ -641,7 +649,7 @@ DOCUMENT = {
     "schema": {"columns": {"age": {"type": "number", "bounds": [0, 100]}}},
     "rows": "unit",
     "features": ["age", "age=(missing)"],
-    "weights": [0.25, -1.5],
+    "weights": [0.25, -0.5],
 }
 
 
@@ -649,7 +657,7 @@ def certificate_of_document(**facts):
     plan = some_plan(
         lipschitz=None, smoothness=None, data_norm=1.0, loss=dp.Logistic(classes=("no", "yes"))
     )
-    return Certificate.of(Run(plan, np.array([0.25, -1.5])), DELTA, **facts)
+    return Certificate.of(Run(plan, np.array([0.25, -0.5])), DELTA, **facts)
 
 
 @pytest.fixture(scope="module")
@@ -675,7 +683,7 @@ def test_the_whole_document_is_bound(bound):
         {"features": ["income", "age=(missing)"]},
         {"schema": {"columns": {"age": {"type": "number", "bounds": [0, 10]}}}},
         {"training_rows": [[31, "clerk"]]},
-        {"weights": [0.25, -1.25]},
+        {"weights": [0.25, -0.25]},
         {"target_bounds": [0, 1]},
         {"rows": float("nan")},
     ],

@@ -40,12 +40,12 @@ def certificate_of(*, remarks=(), seeded=False, **changes):
     }
     plan = dp.Plan(**{**fields, **changes})
     steps = 2000 if math.isinf(plan.iterations) else plan.iterations
-    run = Run(plan, np.array([0.25, -1.5]), iterations_run=steps, seeded=seeded)
+    run = Run(plan, np.array([0.25, -0.5]), iterations_run=steps, seeded=seeded)
     return Certificate.of(run, 1e-6, remarks=remarks)
 
 
 def page_of(**changes):
-    return render(certificate_of(**changes).verify([0.25, -1.5]))
+    return render(certificate_of(**changes).verify([0.25, -0.5]))
 
 
 @pytest.fixture(scope="module")

@@ -209,7 +209,7 @@ def _guarantee(
         "epsilon": amount(epsilon),
         "delta": delta,
         "bound": result.bound,
-        "theorem": wording.theorem(result.bound),
+        "theorem": wording.theorem(result.bound, result.theorem, result.link),
         "last_steps": amount(result.last_steps),
         "hypotheses": [
             in_units(one, plan.unit) for one in (*result.hypotheses, *wording.counted(count))

@@ -23,6 +23,7 @@ from dplateau.certificate.deadline import OutOfTime, deadline
 from dplateau.certificate.model_file import NAMES
 from dplateau.errors import PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
+from dplateau.plan.checks import weights_in_domain
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 
@@ -209,16 +210,16 @@ def model_checks(record: dict[str, Any], plan: Plan, model: Any) -> Iterator[Che
     if model is None:
         yield Check("model", True, "not given, not checked", checked=False)
     elif isinstance(model, Mapping):
-        yield _weights(record, model.get("weights"), "the one given")
+        yield _weights(record, plan, model.get("weights"), "the one given")
         yield _document(recorded, plan, model)
     elif hasattr(model, "weights_"):
-        yield _weights(record, model.weights_, "the one given")
+        yield _weights(record, plan, model.weights_, "the one given")
         yield _estimator(record, plan, model)
     else:
-        yield _weights(record, model, "the weights given")
+        yield _weights(record, plan, model, "the weights given")
 
 
-def _weights(record: dict[str, Any], given: Any, name: str) -> Check:
+def _weights(record: dict[str, Any], plan: Plan, given: Any, name: str) -> Check:
     recorded, grid = record["model"]["sha256"], record["run"]["grid"]
     try:
         weights = np.asarray(given, dtype=np.float64)
@@ -231,6 +232,8 @@ def _weights(record: dict[str, Any], given: Any, name: str) -> Check:
         return Check("model", False, f"its shape is {list(weights.shape)}, not the one recorded")
     if grid and not np.array_equal(np.rint(weights / grid) * grid, weights):
         return Check("model", False, f"its weights are not multiples of the grid {grid:g}")
+    if not weights_in_domain(plan, weights, grid or 0.0):
+        return Check("model", False, "its weights lie outside the plan's domain: no run ends there")
     return Check("model", True, f"{recorded[:16]}, {name}")
 
 

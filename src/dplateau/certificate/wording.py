@@ -218,9 +218,9 @@ def attack(rates: Mapping[str, float], advantage: float, unit: str = RECORD) -> 
     return in_units(text, unit)
 
 
-def theorem(bound: str) -> str:
-    """Which theorem a bound's name stands for."""
-    return THEOREMS.get(bound, bound)
+def theorem(bound: str, sentence: str, link: str) -> str:
+    """Which theorem a bound's name stands for: in words for here, or else in its own."""
+    return THEOREMS.get(bound, f"{sentence} ({link})")
 
 
 def reproducibility(*, seeded: bool) -> str:

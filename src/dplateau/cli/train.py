@@ -40,6 +40,8 @@ Header = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the files that are there.")]
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets begin a formula with
+
 
 @app.command()
 def schema(
@@ -297,16 +299,30 @@ def predict(
         records = [[key, *record] for key, record in zip(ids, records, strict=True)]
     if out is not None:
         text = io.StringIO()
-        csv.writer(text).writerows([names, *records])
+        csv.writer(text).writerows(_inert([names, *records]))
         write_file(out, text.getvalue(), force=force)
     if as_json:
         columns = {name: [r[k] for r in records] for k, name in enumerate(names)}
         found = {"rows": len(records), "out": str(out)} if out else columns
         print(json.dumps(found, default=str))
     elif out is None:
-        csv.writer(sys.stdout).writerows([names, *records])
+        csv.writer(sys.stdout).writerows(_inert([names, *records]))
     else:
         print(f"Wrote {len(records):,} predictions to {out}.")
+
+
+def _inert(rows: list[list[Any]]) -> list[list[Any]]:
+    """Rows whose words no spreadsheet takes for a formula: a quote is put before such a word.
+
+    Examples
+    --------
+    >>> _inert([["=1+1", -0.5, "no"]])
+    [["'=1+1", -0.5, 'no']]
+    """
+    return [
+        [f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA else cell for cell in row]
+        for row in rows
+    ]
 
 
 def _predictions(model: Any, rows: Any) -> tuple[list[str], list[list[Any]]]:

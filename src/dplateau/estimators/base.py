@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -460,6 +461,20 @@ class PrivateLinearModel(BaseEstimator):
             raise DataError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
+        if self.neighboring_relation != ADD_OR_REMOVE_ONE:
+            return self._shaped(X, y)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return self._shaped(X, y)
+        except ValueError:
+            raise DataError(
+                "X must be a table of numbers, and y flat, with one entry per row of X. What was "
+                "found is not said: under 'add_or_remove_one' the number of rows is private. Look "
+                "at X.shape, X.dtype and y.shape."
+            ) from None
+
+    def _shaped(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         refuse_unreadable(X)
         X = validate_data(self, X, ensure_all_finite=False, **_FEATURES)
         y = column_or_1d(y, warn=True)

@@ -232,7 +232,7 @@ def _as_matrix(X: Any) -> Any:
         X = dense_from_table(X)
     if X.ndim != 2:
         raise DataError(
-            f"X must have two dimensions, records by features; found shape {X.shape}. "
+            f"X must have two dimensions, records by features; found {X.ndim}. "
             "For one feature use X.reshape(-1, 1)."
         )
     if X.dtype.kind not in "fiub":
@@ -300,7 +300,8 @@ def _as_targets(loss: Loss, y: Any, records: int) -> tuple[NDArray[Any], NDArray
     """Encoded targets, and which records have one; encoded in pieces to spare memory."""
     y = np.asarray(y)
     if y.ndim != 1 or len(y) != records:
-        raise DataError(f"y must have one entry per row of X, shape ({records},); found {y.shape}.")
+        # How many there are of either is not said: the number of records may be private.
+        raise DataError("y must be flat, with one entry per row of X. Compare len(y) and len(X).")
     if not loss.labels:
         y = _as_numbers(loss, y)
     targets = np.empty(records)
