@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 
-.PHONY: demo test test-all lint types docs docs-only bench bench-quick clean
+.PHONY: demo test test-all lint types audit-deps docs docs-only bench bench-quick clean
 .DEFAULT_GOAL := test
 
 $(READY): requirements.lock pyproject.toml
@@ -30,6 +30,10 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy src/dplateau
+
+# Versions, hashes, and known advisories where ADVISORIES names a database that answers.
+audit-deps:
+	$(PYTHON) .ci/audit_deps.py
 
 # The pages' code is run first; a page that shows what is no longer printed fails the build.
 docs: $(READY)

@@ -1,0 +1,71 @@
+"""List every locked package, whether its files are pinned by hash, and its known advisories.
+
+Advisories come from a database that speaks OSV's batch query; its address is taken from the
+environment variable ADVISORIES. Where there is none, or it does not answer, that is said: silence
+about advisories is no clean bill.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import urllib.request
+from pathlib import Path
+
+LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
+SECONDS = 20
+
+
+def locked(text: str) -> dict[str, tuple[str, int]]:
+    """Name -> (version, number of hashes)."""
+    joined = text.replace("\\\n", " ")
+    found = {}
+    for line in joined.splitlines():
+        pin = re.match(r"([A-Za-z0-9_.\-\[\]]+)==(\S+)", line)
+        if pin:
+            found[pin[1]] = (pin[2], line.count("--hash=sha256:"))
+    return found
+
+
+def advisories(packages: dict[str, tuple[str, int]], address: str) -> dict[str, list[str]]:
+    """Name -> identifiers of what is known about the locked version."""
+    queries = [
+        {"package": {"name": name.split("[")[0], "ecosystem": "PyPI"}, "version": version}
+        for name, (version, _) in packages.items()
+    ]
+    request = urllib.request.Request(
+        address,
+        json.dumps({"queries": queries}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        results = json.load(answer)["results"]
+    return {
+        name: [found["id"] for found in result.get("vulns", [])]
+        for name, result in zip(packages, results, strict=True)
+    }
+
+
+def main() -> int:
+    packages = locked(LOCK.read_text(encoding="utf-8"))
+    unhashed = [name for name, (_, hashes) in packages.items() if not hashes]
+    address, known = os.environ.get("ADVISORIES"), {}
+    reason = "ADVISORIES names none"
+    if address:
+        try:
+            known, reason = advisories(packages, address), ""
+        except (OSError, ValueError, KeyError) as trouble:
+            reason = f"it did not answer ({type(trouble).__name__})"
+    for name, (version, hashes) in packages.items():
+        found = ", ".join(known.get(name, ())) or ("" if reason else "no advisory")
+        print(f"{name:<32}{version:<16}{hashes:>2} hashes  {found}".rstrip())
+    print(f"{len(packages)} packages, {len(unhashed)} without a hash.")
+    if reason:
+        print(f"No advisory database was asked: {reason}. Nothing is known about advisories.")
+    return 1 if any(known.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
