@@ -240,7 +240,8 @@ def test_a_plan_written_to_take_long_is_given_up(dplateau, folder, certificate):
     (folder / "certificate.json").write_text(json.dumps(record))
     code, out, _ = dplateau("verify", folder, "--time-limit", "0.5", "--allow-unchecked")
     assert code == 1
-    assert "FAIL time: not finished within 0.5 s: epsilon, every other claim, model" in out
+    assert "FAIL time: not finished within 0.5 s: " in out
+    assert "epsilon, every other claim, model" in out
     assert dplateau("report", folder, "--time-limit", "0.5")[0] == 2
 
 
