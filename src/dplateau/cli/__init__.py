@@ -58,6 +58,7 @@ _FAMILIES = (
     "compare",
     "evaluate",
     "explore",
+    "export",
     "ledger",
     "review",
     "search",

@@ -6,12 +6,14 @@ knows how to price: reading it back gives the composition price, never less than
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 import attr
 from dp_accounting import dp_event
 
+from dplateau.certificate.record import Certificate
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.plan import Plan
 
@@ -21,8 +23,8 @@ _DEEPEST = 20  # levels of events within events
 def event_of(plan: Plan) -> dp_event.DpEvent:
     """What running the plan with every iterate released is to dp_accounting.
 
-    See docs/theory.md#section-3. dp_accounting scales the noise of an event by the sensitivity of
-    what it is added to, and that of a sampled one by what a single record adds.
+    See docs/theory.md#section-3. dp_accounting's PLD accountant scales noise by what a single
+    record adds, and doubles that itself where records are replaced.
 
     Examples
     --------
@@ -43,11 +45,11 @@ def event_of(plan: Plan) -> dp_event.DpEvent:
     else:
         least = plan.noise_multiplier.largest(1)
     steps, law = int(plan.iterations), plan.hits
-    scaled = dp_event.GaussianDpEvent(least * plan.lipschitz / plan.sensitivity)
     if law.deterministic or law.epoch is not None:
         # every record takes part once an epoch, wherever it stands in it
-        return dp_event.SelfComposedDpEvent(scaled, law.most_hits(steps))
-    if law.exchanged:
+        return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(least), law.most_hits(steps))
+    if law.exchanged:  # read by the Renyi accountant, which does not double a replacement
+        scaled = dp_event.GaussianDpEvent(least * plan.lipschitz / plan.sensitivity)
         drawn = dp_event.SampledWithoutReplacementDpEvent(
             plan.records, int(plan.batch_size), scaled
         )
@@ -67,17 +69,17 @@ def event_to_dict(event: dp_event.DpEvent) -> dict[str, Any]:
         return value
 
     fields = {field.name: plain(getattr(event, field.name)) for field in attr.fields(type(event))}
-    return {"event": type(event).__name__, **fields}
+    return {"class_name": type(event).__name__, **fields}
 
 
 def event_from_dict(stored: Any, depth: int = 0) -> dp_event.DpEvent:
     """The inverse of `event_to_dict`; what is not an event of dp_accounting is refused."""
-    if isinstance(stored, dict) and "event" not in stored and "dp_event" in stored:
+    if isinstance(stored, dict) and "class_name" not in stored and "dp_event" in stored:
         stored = stored["dp_event"]  # a file of `dplateau export --format dp_accounting`
     if not isinstance(stored, dict) or depth > _DEEPEST:
         raise DataError("this is not a dp_accounting event, as `dplateau export` writes it.")
     rest = dict(stored)
-    name = rest.pop("event", None)
+    name = rest.pop("class_name", None)
     kind = getattr(dp_event, name, None) if isinstance(name, str) else None
     if not (isinstance(kind, type) and issubclass(kind, dp_event.DpEvent)):
         raise DataError(f"dp_accounting has no event {name!r:.60}.")
@@ -93,3 +95,22 @@ def event_from_dict(stored: Any, depth: int = 0) -> dp_event.DpEvent:
         return kind(**{key: restored(value) for key, value in rest.items()})
     except (TypeError, ValueError) as trouble:
         raise DataError(f"{name} has other fields than these ({trouble}).") from None
+
+
+def event_file(certificate: Certificate) -> str:
+    """A certified plan's event as JSON, with what it costs there and the certificate's digest."""
+    plan = certificate.plan
+    found = {
+        "kind": "dp_accounting event",
+        "certificate": certificate.to_dict()["digest"],
+        "neighboring_relation": certificate.relation,
+        "unit": plan.unit,
+        "composition": {
+            "epsilon": certificate.to_dict()["guarantee"]["composition"],
+            "delta": certificate.delta,
+        },
+        "about": "Every iterate released: dp_accounting prices the composition, never less than "
+        "the certificate's own epsilon.",
+        "dp_event": event_to_dict(event_of(plan)),
+    }
+    return json.dumps(found, indent=2, allow_nan=False) + "\n"

@@ -1,0 +1,188 @@
+"""Exports predict the same, carry the digest, and say what the certificate says."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+
+import dplateau as dp
+from dplateau.export.events import event_file, event_from_dict, event_of, event_to_dict
+from dplateau.export.predictors import MARK, onnx_model, sklearn_model
+from dplateau.export.registry import BLANK, registry_entry
+
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(200, 3)).clip(-1, 1) / 2
+THREE = np.digitize(X[:, 0], [-0.2, 0.2])
+FACTS = {"epsilon": 5.0, "delta": 1e-5, "data_norm": 1.0, "steps": 20}
+MODELS = {
+    "two": (dp.PrivateLogisticRegression(classes=[0, 1], **FACTS), (X[:, 0] > 0).astype(int)),
+    "three": (dp.PrivateLogisticRegression(classes=[0, 1, 2], **FACTS), THREE),
+    "words": (
+        dp.PrivateLinearSVC(classes=["no", "yes"], **FACTS),
+        np.where(X[:, 0] > 0, "yes", "no"),
+    ),
+    "numbers": (dp.PrivateLinearRegression(target_bounds=(-2, 4), **FACTS), 2 * X[:, 0] + 1),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def fitted(request):
+    model, y = MODELS[request.param]
+    return model.fit(X, y)
+
+
+def test_a_plain_estimator_predicts_the_same(fitted):
+    digest = fitted.certificate_.to_dict()["digest"]
+    plain = sklearn_model(fitted, digest)
+    assert type(plain).__module__.startswith("sklearn.")
+    assert getattr(plain, MARK) == digest
+    found = plain.predict(X)
+    if hasattr(fitted, "target_bounds"):
+        found = np.clip(found, *fitted.target_bounds)
+        np.testing.assert_allclose(found, fitted.predict(X), rtol=1e-12)
+    else:
+        assert found.tolist() == fitted.predict(X).tolist()
+        np.testing.assert_allclose(
+            plain.decision_function(X), fitted.decision_function(X), rtol=1e-12
+        )
+
+
+def test_onnx_predicts_the_same(fitted):
+    runtime = pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    content = onnx_model(fitted, "d" * 64)
+    graph = onnx.load_from_string(content)
+    assert {p.key: p.value for p in graph.metadata_props}[MARK] == "d" * 64
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    outputs = session.run(None, {"features": X.astype(np.float32)})
+    if hasattr(fitted, "target_bounds"):
+        found = np.clip(outputs[0].ravel(), *fitted.target_bounds)
+        np.testing.assert_allclose(found, fitted.predict(X), atol=1e-5)
+    else:
+        assert outputs[0].tolist() == fitted.predict(X).tolist()
+        if hasattr(fitted, "predict_proba"):
+            np.testing.assert_allclose(outputs[1], fitted.predict_proba(X), atol=1e-5)
+
+
+# -- dp_accounting --------------------------------------------------------------------------------
+
+PLAN = dp.Plan(
+    records=1000,
+    batches=dp.FullBatch(),
+    iterations=40,
+    step_size=0.1,
+    noise_multiplier=30.0,
+    lipschitz=1.0,
+    smoothness=0.25,
+)
+
+
+@pytest.mark.parametrize(
+    ("batches", "relation", "noise"),
+    [
+        (dp.FullBatch(), "replace_one", 30.0),
+        (dp.FullBatch(), "replace_special", 30.0),
+        (dp.Poisson(50), "add_or_remove_one", 2.0),
+        (dp.Poisson(50), "replace_one", 2.0),
+        (dp.Cyclic(100), "replace_one", 9.0),
+    ],
+)
+def test_its_accountant_reads_the_composition_price_back(batches, relation, noise):
+    plan = PLAN.replace(batches=batches, neighboring_relation=relation, noise_multiplier=noise)
+    stored = json.loads(json.dumps(event_to_dict(event_of(plan))))
+    event = event_from_dict(stored)
+    neighbours = dp_accounting.NeighboringRelation[relation.upper()]
+    accountant = PLDAccountant(neighboring_relation=neighbours)
+    assert accountant.supports(event)
+    found = accountant.compose(event).get_epsilon(1e-5)
+    price = dp.account(plan).bounds(1e-5)["composition"]
+    assert found == pytest.approx(price, rel=3e-3)
+    assert found >= dp.account(plan).epsilon(1e-5) * (1 - 1e-3)
+
+
+def test_fixed_sizes_are_read_by_the_renyi_accountant():
+    plan = PLAN.replace(batches=dp.FixedSize(50), noise_multiplier=8.0)
+    event = event_from_dict(event_to_dict(event_of(plan)))
+    accountant = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    found = accountant.compose(event).get_epsilon(1e-5)
+    assert found >= dp.account(plan).epsilon(1e-5)
+
+
+def test_what_is_no_event_is_refused():
+    for stored in ({"class_name": "open"}, {"class_name": "SelfComposedDpEvent"}, [1], {"a": 1}):
+        with pytest.raises(dp.DataError):
+            event_from_dict(stored)
+    with pytest.raises(dp.PlanError, match="composition price"):
+        event_of(PLAN.replace(iterations=float("inf"), domain=dp.L2Ball(1.0)))
+
+
+def test_an_event_file_goes_into_a_ledger(fitted, tmp_path):
+    stored = json.loads(event_file(fitted.certificate_))
+    assert stored["certificate"] == fitted.certificate_.to_dict()["digest"]
+    ledger = dp.Ledger(tmp_path / "b.db")
+    ledger.init("d", epsilon=500.0, delta=1e-5)
+    assert ledger.spend("d", event_from_dict(stored)) == 1
+
+
+# -- the registry ---------------------------------------------------------------------------------
+
+
+def test_the_registry_entry_has_the_registrys_fields(fitted):
+    yaml = pytest.importorskip("yaml")
+    text = registry_entry(fitted.certificate_)
+    found = yaml.safe_load(text)
+    assert list(found) == ["url_slug", "status", "tier", "deployment"]
+    deployment = found["deployment"]
+    assert list(deployment["basic"]) == [
+        *("name", "data_curators", "description", "intended_use", "data_product_type"),
+        *("data_product_region", "publication_date"),
+    ]
+    assert list(deployment["dp_variant"]) == [
+        *("variant_name", "data_domain", "unprotected_quantities"),
+    ]
+    parameters = deployment["privacy_loss"]["privacy_parameters"]
+    assert parameters == {
+        "epsilon": fitted.certificate_.epsilon,
+        "delta": fitted.certificate_.delta,
+    }
+    assert "mu = " in deployment["privacy_loss"]["privacy_parameters_details"]
+    assert set(deployment["accounting"]) == {"post_processing", "composition"}
+    assert deployment["basic"]["name"].startswith(BLANK)
+    assert deployment["administrative"]["registry_authors"][0].startswith(BLANK)
+    assert fitted.certificate_.to_dict()["digest"] in text
+
+
+# -- the command line -----------------------------------------------------------------------------
+
+
+def test_every_format_from_the_command_line(dplateau, tmp_path):
+    lines = "".join(f"{x:.3f},{'yes' if x > 0 else 'no'}\n" for x in X[:, 0])
+    (tmp_path / "t.csv").write_text("x,y\n" + lines)
+    columns = {
+        "x": {"type": "number", "bounds": [-1, 1]},
+        "y": {"type": "category", "categories": ["no", "yes"]},
+    }
+    (tmp_path / "s.json").write_text(json.dumps({"columns": columns}))
+    command = ("train", tmp_path / "t.csv", "--schema", tmp_path / "s.json", "--target", "y")
+    assert dplateau(*command, "--epsilon", 2, "--delta", 1e-5, "--out", tmp_path / "m")[0] == 0
+    digest = json.loads((tmp_path / "m" / "certificate.json").read_text())["digest"]
+    for kind in ("registry", "dp_accounting", "sklearn", "onnx"):
+        code, out, _ = dplateau("export", tmp_path / "m", "--format", kind, "--json")
+        assert code == 0
+        content = Path(json.loads(out)["file"]).read_bytes()
+        assert digest.encode() in content
+    import joblib
+
+    plain = joblib.load(io.BytesIO((tmp_path / "m.model.joblib").read_bytes()))
+    assert getattr(plain, MARK) == digest
+    code, _, err = dplateau("export", tmp_path / "m", "--format", "pickle")
+    assert code == 2
+    assert "no format" in err
+    assert dplateau("export", tmp_path / "m", "--format", "onnx")[0] == 2  # nothing overwritten
