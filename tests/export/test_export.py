@@ -13,7 +13,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 import dplateau as dp
-from dplateau.export.events import event_file, event_from_dict, event_of, event_to_dict
+from dplateau.export.dp_events import event_file, event_from_dict, event_of, event_to_dict
 from dplateau.export.predictors import MARK, onnx_model, sklearn_model
 from dplateau.export.registry import BLANK, registry_entry
 

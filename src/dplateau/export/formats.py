@@ -55,7 +55,7 @@ def _registry(found: Certified) -> bytes:
 
 
 def _events(found: Certified) -> bytes:
-    from dplateau.export.events import event_file
+    from dplateau.export.dp_events import event_file
 
     return event_file(found.certificate).encode()
 

@@ -119,7 +119,7 @@ class _Graph:
         if len(estimator.classes_) > 2:
             found = self._add("Softmax", [scores], axis=1)
         else:
-            most = self._largest_pull(estimator.plan_)
+            most = self._largest_pull(estimator)
             away = self._add("Min", [self._add("Sigmoid", [scores]), most])
             turned = self._add("Neg", [scores])
             towards = self._add("Min", [self._add("Sigmoid", [turned]), most])
@@ -129,10 +129,15 @@ class _Graph:
         size = len(estimator.classes_)
         return self._output("probabilities", found, self._kinds.DOUBLE, ["rows", size])
 
-    def _largest_pull(self, plan: Any) -> str:
+    def _largest_pull(self, estimator: Any) -> str:
         """What a row's slope was clipped at in training: the clip over the row's bounded norm."""
+        plan = estimator.plan_
         limit = float("inf") if plan.loss.clip is None else float(plan.loss.clip)
         doubled = self._add("Cast", ["features"], to=self._kinds.DOUBLE)
+        if getattr(estimator, "feature_bounds", None) is not None:
+            centre, half = np.asarray(estimator.scaling_, dtype=float).T
+            moved = self._add("Sub", [doubled, self._constant(centre)])
+            doubled = self._add("Div", [moved, self._constant(half)])
         squares = self._add("Mul", [doubled, doubled])
         square = self._add("ReduceSum", [squares, self._constant(np.array([1]))], keepdims=1)
         bounded = self._add("Min", [square, self._constant(np.array([float(plan.data_norm) ** 2]))])
