@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import sys
 import tempfile
 import warnings
@@ -101,7 +100,8 @@ def train(
     time_budget: Annotated[
         str | None,
         typer.Option(
-            help="Train so long (seconds, or such as 10m), at the same privacy however long it is."
+            help="Train so long (seconds, or such as 10m): the plan is made for what this machine "
+            "does in that time."
         ),
     ] = None,
     rows: Annotated[
@@ -211,7 +211,6 @@ def train(
             delta=delta,
             neighboring_relation=relation,
             records=records,
-            steps=None if time_budget is None else math.inf,
             time_budget=time_budget,
             progress=not as_json and sys.stdout.isatty(),
             **({} if quantile is None else {"quantile": quantile}),

@@ -31,6 +31,7 @@ from dplateau.certificate.record import Certificate, Counting, fingerprint
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.evaluation import Question, evaluate
 from dplateau.estimators.inputs import in_parameters, refuse_unreadable, refuse_unreleasable
+from dplateau.estimators.pace import measured
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
 from dplateau.estimators.scaling import KINDS as KINDS_OF_SCALING
 from dplateau.estimators.scaling import as_bounds, bought_mu, mapped, row_norm
@@ -44,6 +45,7 @@ from dplateau.training.count import count_records
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 from dplateau.training.scaling import private_bounds
+from dplateau.training.stopping import seconds
 
 Array = NDArray[np.float64]
 
@@ -101,7 +103,9 @@ class PrivateLinearModel(BaseEstimator):
     epochs : float, optional
         Instead of ``steps``: passes over the data.
     time_budget : float or str, optional
-        Seconds, or "10m": the fit ends properly when it is used up.
+        Seconds, or "10m": steps, batches and noise are planned for what this machine does in that
+        time, measured on made-up rows, and the fit ends properly when it is used up. With
+        ``steps=math.inf`` it is all that ends it.
     learning_rate : float, optional
         The step size.
     hidden_state : bool, optional
@@ -178,6 +182,7 @@ class PrivateLinearModel(BaseEstimator):
             epsilon = None if epsilon is None else count.epsilon_left(epsilon)
             delta = count.delta_left(delta)  # type: ignore[arg-type]
         steps = self._steps(n_samples, batches)
+        room = self._room(n_samples, n_features) if steps is None else {}
 
         def planned(price: float | None) -> Plan:
             try:
@@ -198,6 +203,7 @@ class PrivateLinearModel(BaseEstimator):
                     iterations=steps,
                     step_size=self.learning_rate,
                     hidden_state=self.hidden_state,
+                    **room,
                 )
             except PlanError as refusal:
                 raise PlanError(in_parameters(str(refusal), endless=steps == math.inf)) from None
@@ -206,6 +212,14 @@ class PrivateLinearModel(BaseEstimator):
         if look is None or epsilon is None:
             return planned(epsilon)
         return plan_beside(planned, look.mu, epsilon, delta)  # type: ignore[arg-type]
+
+    def _room(self, n_samples: int, n_features: int) -> dict[str, Any]:
+        """What a time budget has room for, by this machine's pace on made-up rows."""
+        if self.time_budget is None:
+            return {}
+        given = seconds(self.time_budget)
+        pace = measured(self._loss(), n_samples, n_features, float(self.data_norm))  # type: ignore[arg-type]
+        return {"most_steps": pace.steps(given), "work": pace.work(given)}
 
     def explain(self, n_samples: int, n_features: int) -> str:
         """What `fit` would do on data of this shape, and what it would cost, in words."""

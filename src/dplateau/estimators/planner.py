@@ -40,6 +40,8 @@ INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
 STEP = 1.5  # step size times smoothness; 2 is the contraction limit
 LEAST_STEPS, MOST_STEPS = 20, 2000
 SOFTMAX_STEPS = 4 * MOST_STEPS  # leave as little unlearned as MOST_STEPS of a logistic loss do
+TARGET_STEPS = 5 * MOST_STEPS  # regression is judged by its loss itself, to the last percent
+PATIENCE = 10  # times as many steps where somebody grants the time
 LEAST_BATCH = 256
 WORK = 3e10  # records read in all steps, times weights: well below a minute on two cores
 
@@ -55,6 +57,7 @@ class _Task:
     relation: str
     mu: float | None  # of the budget; None where the noise multiplier is given instead
     work: float
+    most: int | None  # steps that a time budget has room for, where there is one
 
     @property
     def hit(self) -> float:
@@ -89,6 +92,7 @@ def suggest_plan(
     step_size: Any = None,
     hidden_state: bool | None = None,
     work: float = WORK,
+    most_steps: int | None = None,
 ) -> Plan:
     """The plan with the least predicted excess loss for a budget, from public facts alone.
 
@@ -111,6 +115,8 @@ def suggest_plan(
         ``inf``: an L2 penalty is chosen that makes the guarantee hold for any number of steps.
     work : float
         Compute budget: records read in all steps, times weights.
+    most_steps : int, optional
+        How many steps there is time for. By default as many as leave little to learn.
 
     Returns
     -------
@@ -141,6 +147,7 @@ def suggest_plan(
         if epsilon is None
         else gdp_of(positive("epsilon", epsilon), probability("delta", delta)),
         work=positive("work", work),
+        most=None if most_steps is None else whole("most_steps", most_steps),
     )
     given = {
         "domain": Everywhere() if domain is None else domain,
@@ -280,7 +287,9 @@ def _draft(
     noise = noise_multiplier
     if noise is None:
         assert task.mu is not None
-        walk = 2 / (eta.largest(1) * alpha) if endless and alpha else min(steps, _most_steps(loss))
+        walk = min(steps, _most_steps(task, loss))
+        if endless and alpha:
+            walk = 2 / (eta.largest(1) * alpha)
         q = batches.inclusion_probability(task.records)
         noise = q * task.hit * math.sqrt(walk) / task.mu
     return Plan(
@@ -309,7 +318,7 @@ def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
         return best_travel(loss, task.hit * lipschitz, weights, norm, privacy) / task.filled
     eta = STEP / (loss.curvature * norm**2)
     sigma = non_negative("noise_multiplier", noise_multiplier) * lipschitz / task.likely
-    longest = _most_steps(loss) * eta
+    longest = _most_steps(task, loss) * eta
     settled = weights * eta * sigma**2 / 4
     left = (loss.reach / norm) ** 2 / 2
     return (left / settled if settled > left / longest else longest) / task.filled
@@ -325,7 +334,7 @@ def _step_and_steps(
     if hidden and given["batches"] is not None:
         roomy = largest_step(given["batches"], task.records, curvature, alpha)
         longest = min(longest, roomy)
-    steps, eta, most = given["iterations"], given["step_size"], _most_steps(loss)
+    steps, eta, most = given["iterations"], given["step_size"], _most_steps(task, loss)
     if eta is not None:
         eta = schedule(eta)
         if steps is None:
@@ -341,20 +350,24 @@ def _step_and_steps(
 
 def _batches(task: _Task, loss: Loss, steps: float) -> Batches:
     """All records, or as many as the work allows: sampling leaves the noise as it is."""
-    rows = task.work / (task.weights(loss) * min(steps, _most_steps(loss)))
+    rows = task.work / (task.weights(loss) * min(steps, _most_steps(task, loss)))
     if rows >= task.likely:
         return FullBatch()
     size = max(round(rows / task.filled), LEAST_BATCH)
     return Poisson(size) if size < task.records else FullBatch()
 
 
-def _most_steps(loss: Loss) -> int:
-    """Where more steps are not worth their time: some 0.01 nats are left to learn.
+def _most_steps(task: _Task, loss: Loss) -> int:
+    """Where more steps are not worth their time; with a time budget, what it has room for.
 
-    After so many steps of ``STEP`` over the curvature at the start, ``reach**2 / (2 tau R**2)`` is
-    the same for a softmax of any number of classes as for a logistic loss.
+    After `MOST_STEPS` steps of ``STEP`` over the curvature at the start some 0.01 nats are left to
+    learn of a logistic loss, and after `SOFTMAX_STEPS` of a softmax of any number of classes. Of
+    a regression's loss a percent may be left then, which is worth five times as many.
     """
-    return MOST_STEPS if loss.outputs == 1 else SOFTMAX_STEPS
+    enough = SOFTMAX_STEPS if loss.outputs > 1 else TARGET_STEPS
+    if loss.outputs == 1 and hasattr(loss, "classes"):
+        enough = MOST_STEPS
+    return enough if task.most is None else min(task.most, PATIENCE * enough)
 
 
 def _curvature_at_start(loss: Loss, norm: float) -> float:
