@@ -218,7 +218,7 @@ class PrivateLinearModel(BaseEstimator):
         if self.time_budget is None:
             return {}
         given = seconds(self.time_budget)
-        pace = measured(self._loss(), n_samples, n_features, float(self.data_norm))  # type: ignore[arg-type]
+        pace = measured(self._loss(), n_samples, n_features, self._norm())
         return {"most_steps": pace.steps(given), "work": pace.work(given)}
 
     def explain(self, n_samples: int, n_features: int) -> str:

@@ -16,7 +16,7 @@ from dplateau.plan.plan import Plan
 from dplateau.training.run import release
 
 _FEW, _MANY = 64, 1 << 22  # rows of the short batch; entries of the long one, at most
-_SHORTEST = 0.02  # seconds that a measurement lasts, at least
+_SHORTEST = 0.005  # seconds that a measurement lasts, at least
 _SHARE = 0.45  # of a time budget, each for the steps themselves and for reading rows
 
 
@@ -74,7 +74,7 @@ def _seconds(loss: Loss, rows: int, features: int, data_norm: float) -> float:
         return time.perf_counter() - began
 
     before, steps = min(spent(1) for _ in range(2)), 4  # loading the rows, mostly
-    while (taken := spent(steps)) - before < _SHORTEST and steps < 4**6:
+    while (taken := spent(steps)) - before < _SHORTEST and steps < 4**4:
         steps *= 4
     return max(taken - before, 0.0) / (steps - 1)
 
