@@ -133,3 +133,10 @@ def test_a_budget_is_a_positive_number(epsilon):
     model, y = MODELS["two"]
     with pytest.raises(dp.PlanError, match="positive"):
         model.fit(X, y).score_private(X, y, epsilon=epsilon)
+
+
+def test_a_certificate_shows_itself_in_a_notebook():
+    model, y = MODELS["two"]
+    shown = model.fit(X, y).certificate_._repr_html_()
+    assert "(fit for release)" in shown
+    assert "replace_one" in shown

@@ -9,6 +9,7 @@ holds them by a digest of the whole document.
 from __future__ import annotations
 
 import functools
+import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -224,6 +225,15 @@ class Certificate:
     def statement(self) -> str:
         """The guarantee in plain words."""
         return str(self.to_dict()["statement"])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the promise, and whether it is fit for release."""
+        verdict = "fit for release" if self.fit_for_release else "not for release"
+        return (
+            f"<p><b>dplateau certificate</b> ({verdict})</p><p>{html.escape(self.statement)}</p>"
+            f"<p>ε = {self.epsilon:.4g} at δ = {self.delta:g} under "
+            f"<code>{html.escape(self.relation)}</code></p>"
+        )
 
     @property
     def fit_for_release(self) -> bool:
