@@ -23,6 +23,7 @@ app = typer.Typer(
     name="dplateau",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # plain help, in half the time
     pretty_exceptions_enable=False,
     help="Private convex models, and exactly how private they are.",
 )
