@@ -13,6 +13,7 @@ import numpy as np
 from dplateau.plan.batches import FullBatch
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
+from dplateau.plan.schedules import schedule
 from dplateau.training.run import release
 
 _FEW, _MANY = 64, 1 << 22  # rows of the short batch; entries of the long one, at most
@@ -61,8 +62,8 @@ def _seconds(loss: Loss, rows: int, features: int, data_norm: float) -> float:
         records=rows,
         batches=FullBatch(),
         iterations=1,
-        step_size=1e-3 / loss.augmented_norm(data_norm) ** 2,
-        noise_multiplier=1.0,
+        step_size=schedule(1e-3 / loss.augmented_norm(data_norm) ** 2),
+        noise_multiplier=schedule(1.0),
         loss=loss,
         data_norm=data_norm,
         hidden_state=False,

@@ -185,7 +185,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
         def planner(model: PrivateLinearModel) -> Any:
             def planned(price: float, share: float) -> Plan:
-                trial = clone(model).set_params(epsilon=price, delta=share, records=sizes.records)
+                trial: PrivateLinearModel = clone(model).set_params(
+                    epsilon=price, delta=share, records=sizes.records
+                )
                 return trial._plan(sizes.trained, features, sizes.likely)
 
             return planned
@@ -280,12 +282,12 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         """The best model's predictions."""
         return np.asarray(self._best().predict(X))
 
-    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[Any]:
         """The best model's scores."""
         return np.asarray(self._best().decision_function(X))
 
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """The best model's probabilities."""
         return np.asarray(self._best().predict_proba(X))
@@ -359,7 +361,7 @@ class _Trial:
         search: Search,
         models: Sequence[PrivateLinearModel],
         score: Score,
-        streams: noise.Streams,
+        streams: tuple[np.random.Generator, np.random.Generator],
     ) -> None:
         self._search, self._models, self._score = search, models, score
         self._seeded = owner.random_state is not None
