@@ -48,7 +48,7 @@ MANY = {
     "pipeline": lambda m: cross_val_score(make_pipeline(Normalizer(), m), X, y, cv=3),
     "grid": lambda m: GridSearchCV(m, {"alpha": [0.0, 0.01]}, cv=2).fit(X, y),
     "calibration": lambda m: CalibratedClassifierCV(m, cv=2).fit(X, y),
-    "bagging": lambda m: BaggingClassifier(m, n_estimators=3).fit(X, y),
+    "bagging": lambda m: BaggingClassifier(m, n_estimators=3, bootstrap=False).fit(X, y),
     "one against the rest": lambda m: OneVsRestClassifier(m).fit(X, RNG.integers(0, 3, 60)),
     "outputs": lambda m: MultiOutputClassifier(m).fit(X, np.column_stack([y, 1 - y])),
 }
