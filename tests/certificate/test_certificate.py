@@ -280,7 +280,8 @@ def test_a_count_is_said_in_plain_words(counted):
 
 def test_the_attack_on_count_and_training_is_no_better_than_their_profiles_allow(counted):
     """Power at rate ``a`` is at most ``delta + exp(epsilon) a`` for each proved pair."""
-    guarantee, counting = dp.account(counted.plan), counted.counting
+    counting = counted.counting
+    guarantee = dp.account(counted.plan, counting.training_delta(DELTA))
     rates = np.geomspace(1e-4, 0.9, 30)
     found = counting.found(guarantee, rates)
     assert np.all(found >= 1 - guarantee.tradeoff(rates))

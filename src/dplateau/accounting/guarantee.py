@@ -241,7 +241,8 @@ class Guarantee:
     def bounds(self, delta: float) -> dict[str, float]:
         """Every bound that applies, with its epsilon at this delta."""
         delta = check_delta(delta)
-        answers = {bound.name: self._answer(bound.name, delta) for bound in self._bounds}
+        listed = sorted(self._bounds, key=lambda bound: (bound.shown, bound.name))
+        answers = {bound.name: self._answer(bound.name, delta) for bound in listed}
         return {name: epsilon for name, (chosen, epsilon) in answers.items() if chosen is not None}
 
     def rdp(self, alphas: ArrayLike) -> Vector:

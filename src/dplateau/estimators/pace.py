@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,8 @@ class Pace(NamedTuple):
 def measured(loss: Loss, n_samples: int, n_features: int, data_norm: float) -> Pace:
     """The pace on rows of this shape: a public fact about the machine, not about the records."""
     labels = (0, 1) if loss.outputs == 1 else tuple(range(loss.outputs))
-    plain = dataclasses.replace(loss, classes=labels) if hasattr(loss, "classes") else loss
+    known: dict[str, Any] = {"classes": labels} if hasattr(loss, "classes") else {}
+    plain = dataclasses.replace(loss, **known)
     rows = min(n_samples, max(_MANY // max(n_features, 1), _FEW + 1))
     return _measured(plain, 1 << max(rows - 1, 1).bit_length() - 1, n_features, float(data_norm))
 

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from dplateau._validate import positive
 from dplateau.accounting.prepared import Spread
 from dplateau.accounting.privacy_loss.conversions import gdp_of
 from dplateau.errors import DataError, PlanError
@@ -47,7 +48,7 @@ def bought_mu(
         if scaling == "auto":
             return 0.0
         raise PlanError("scaling needs a budget to buy from: give epsilon, or scaling='public'.")
-    mu = SHARE * gdp_of(epsilon, delta)
+    mu = SHARE * gdp_of(positive("epsilon", epsilon), delta)
     if scaling == "auto" and Spread(mu, relation).noise(columns)[0] > _ENOUGH * records:
         return 0.0
     return mu

@@ -125,6 +125,7 @@ def compare(
 
     Examples
     --------
+    >>> from dplateau import FullBatch, L2Ball
     >>> plan = Plan(records=1000, batches=FullBatch(), iterations=math.inf, step_size=1.0,
     ...             noise_multiplier=50.0, lipschitz=1.0, smoothness=1.0, domain=L2Ball(0.25))
     >>> found = compare(plan, 1e-6, values=[10, 10**9], accountants=["composition", "dplateau"])
@@ -154,6 +155,7 @@ def burn_in(plan: Plan, delta: float) -> float | None:
 
     Examples
     --------
+    >>> from dplateau import FullBatch, L2Ball
     >>> plan = Plan(records=1000, batches=FullBatch(), iterations=math.inf, step_size=1.0,
     ...             noise_multiplier=50.0, lipschitz=1.0, smoothness=1.0, domain=L2Ball(0.25))
     >>> steps = burn_in(plan, 1e-6)

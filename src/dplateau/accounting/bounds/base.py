@@ -51,12 +51,15 @@ class Bound(abc.ABC):
         Where it is stated and proved.
     rank : int
         Bounds are asked in this order: first those that make others superfluous.
+    shown : int
+        Bounds are listed in this order: the oldest first.
     """
 
     name: ClassVar[str]
     sentence: ClassVar[str]
     link: ClassVar[str]
     rank: ClassVar[int] = 50
+    shown: ClassVar[int] = 50
     needs_hidden_state: ClassVar[bool] = True
 
     def __init_subclass__(cls, register: bool = True) -> None:

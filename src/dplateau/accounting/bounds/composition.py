@@ -32,6 +32,7 @@ class CompositionBound(Bound):
     sentence = "The privacy losses of all steps are added up, as if every iterate were released."
     link = "docs/theory.md#section-3"
     rank = 20
+    shown = 0
     needs_hidden_state = False
 
     def applies_to(self, plan: Plan) -> bool:

@@ -43,6 +43,7 @@ class ForgettingBound(Bound):
     sentence = "Two copies of one chain meet, so that the past is forgotten but for a small chance."
     link = "docs/theory.md#section-6"
     rank = 10
+    shown = 3
 
     def applies_to(self, plan: Plan) -> bool:
         return survival(plan) is not None
@@ -107,7 +108,7 @@ def _within(
 
 
 def _chosen(price: Price, steps: float, failure: float) -> Chosen:
-    return Chosen(ForgettingBound.name, WithFailure(price, failure), steps, failure)
+    return Chosen(ForgettingBound.name, WithFailure(price, failure), int(steps), failure)
 
 
 def _refined(

@@ -48,6 +48,7 @@ class PatternBound(Bound):
     sentence = "The noise of later steps hides in which steps the record took part, and how often."
     link = "docs/theory.md#section-14"
     rank = 30
+    shown = 2
 
     def applies_to(self, plan: Plan) -> bool:
         return _facts(plan) is not None

@@ -40,6 +40,7 @@ class ShiftBound(Bound):
     )
     link = "docs/theory.md#section-4"
     rank = 40
+    shown = 1
 
     def applies_to(self, plan: Plan) -> bool:
         """Random batches need a domain: without one the windows have nothing to start from."""

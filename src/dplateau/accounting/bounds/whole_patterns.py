@@ -28,6 +28,7 @@ _ALIASED = 1e-15  # what the circle may alias
 _ROUNDING = 2e-14  # of the values on the circle, relative: transforms, exponentials, sums
 _MOST_PARTS = 512
 _CHUNK = 256
+_STEEPEST, _HUGE = 500.0, 1e200  # exponents and moments that stay within floats
 _NEVER = 1e-18  # chances of a face that are left out
 
 
@@ -105,10 +106,15 @@ def _beyond(lengths: Vector, energies: NDArray[Any], chances: Vector, steps: int
     best = 1.0
     bounds = np.searchsorted(lengths, np.arange(1, steps + 1))
     for t in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
+        if t * float(energies.max()) > _STEEPEST:
+            continue
         phi = np.add.reduceat(chances * np.exp(t * energies), bounds)
         moments = np.ones(steps + 1)
         for n in range(1, steps + 1):
             moments[n] = float(phi[:n] @ moments[n - 1 :: -1][:n]) / n
+            if not moments[n] < _HUGE:
+                moments[steps] = math.inf
+                break
         best = min(best, float(moments[steps]) * math.exp(-t * _TOP) * (1 + 1e-9))
     return best if math.isfinite(best) else 1.0
 

@@ -76,6 +76,7 @@ def draw(plan: Plan) -> Draw:
 
     Examples
     --------
+    >>> from dplateau import FixedSize
     >>> plan = Plan(records=100, batches=FixedSize(20), iterations=1, step_size=1.0,
     ...             noise_multiplier=1.0, lipschitz=1.0, smoothness=1.0)
     >>> draw(plan).chance, draw(plan).with_it.mean
