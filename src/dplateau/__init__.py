@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # what is loaded on first use, for type checkers and editors
     from dplateau.training.run import Release as Release
     from dplateau.training.run import run_many as run_many
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded on first use, so that `import dplateau` stays quick: name -> module that defines it.
 _LAZY = {
