@@ -4,7 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-
 .PHONY: demo test test-all lint types audit-deps docs docs-only bench bench-quick clean
 .DEFAULT_GOAL := test
 
