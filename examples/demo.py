@@ -102,7 +102,7 @@ def main() -> None:
     print(
         "   What it costs: nothing more after the first 10,000 steps. What it buys: nobody has to"
     )
-    print("   to fix the number of steps beforehand: train until the time is over.")
+    print("   fix the number of steps beforehand: train until the time is over.")
 
 
 if __name__ == "__main__":
