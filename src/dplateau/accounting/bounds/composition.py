@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.base import Bound, Chosen
+from dplateau.accounting.privacy_loss.epochs import LARGEST_HIT, allocated_epoch
 from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price, WithFailure
 from dplateau.accounting.privacy_loss.sampled import displacement_chance, step_laws
-from dplateau.plan.batches import ADD_OR_REMOVE_ONE
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -70,22 +71,29 @@ def composition(plan: Plan, last: float = math.inf) -> Price:
 
 
 def once_an_epoch(plan: Plan, last: int) -> Price:
-    """One hit in every epoch, its step told to the adversary: ``mu^2 = sum of (s/varsigma)^2``.
+    """One hit in every epoch, at a place that the adversary does not know.
 
-    See docs/theory.md#section-3.
+    See docs/theory.md#section-15.
 
-    Given the steps of the hits each epoch is a Gaussian mechanism, wherever its hit falls; a window
-    of ``last`` steps touches at most one epoch more than fit into it. Where another record may be
-    displaced in one world only (a filled batch), that chance is part of delta.
+    The ratio of an epoch is a mean of lognormal factors, and epochs are composed. Replace-one, and
+    hits too large to hide, are charged as if the step of the hit were told: ``mu^2 = sum of
+    (s/varsigma)^2``. Where another record may be displaced in one world only (a filled batch), the
+    chance that the hit meets such a batch is part of delta.
     """
     epoch = plan.hits.epoch
     assert epoch is not None
     whole_run = last == plan.iterations
     epochs = math.ceil(last / epoch) if whole_run else math.ceil((last - 1) / epoch) + 1
     u = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
-    price = Gaussian(u * math.sqrt(min(epochs, last)))
+    crude = u * math.sqrt(min(epochs, last))
+    price: Price = Gaussian(crude)
+    if plan.neighboring_relation != REPLACE_ONE and 0 < u <= LARGEST_HIT:
+        whole, rest = divmod(last, epoch) if whole_run else (epochs, 0)
+        parts = [(allocated_epoch(u, epoch), whole)] if whole else []
+        parts += [(allocated_epoch(u, epoch, rest), 1)] if rest else []
+        price = Composed(tuple(parts), crude)
     filled = plan.overflow if plan.neighboring_relation == ADD_OR_REMOVE_ONE else 0.0
-    return WithFailure(price, min(filled * last, 1.0)) if filled else price
+    return WithFailure(price, min(filled * epochs, 1.0)) if filled else price
 
 
 def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:

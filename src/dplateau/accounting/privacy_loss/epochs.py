@@ -1,0 +1,150 @@
+"""One epoch of random allocation with every iterate shown (theory, section 15).
+
+The likelihood ratio of an epoch is the mean of ``l`` independent lognormal factors. Hockey-stick
+divergences are expectations of convex functions of it, so moving mass apart with its mean kept
+only raises them: the factor's distribution is put on the points of a grid that way, and so is
+every sum of two. No mass is lost; what lies beyond the first grid is sent to infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from dplateau.accounting.privacy_loss.distribution import LossLaw, sums
+from dplateau.accounting.privacy_loss.sampled import StepLaws
+
+Vector = NDArray[np.float64]
+
+LARGEST_HIT = 6.0  # noise deviations beyond which allocation hides nothing worth computing
+_REACH = 16.2  # noise deviations beyond which the mass is far below any delta
+_FINENESS = 0.05  # spacing in the distribution's own width; far out, relative to the distance
+_CORE = 3.0  # noise deviations within which the factor's own grid is uniform
+_DIGITS = 6  # leading binary digits of a number of steps that count; fewer steps hide less
+_ROUGH = 150  # points that suffice to see where a sum lies
+_LEAST = 1e-15  # share of the mass for which small ratios are told apart
+_ROUNDING = 1e-12  # of the mean, which the sums keep to a few units in the last place
+
+
+class _Masses(NamedTuple):
+    """A distribution on nonnegative values, in increasing order."""
+
+    values: Vector
+    masses: Vector
+
+    def onto(self, grid: Vector) -> _Masses:
+        """Spread onto a grid that spans the values, mass and mean kept."""
+        cell = np.clip(np.searchsorted(grid, self.values, side="right") - 1, 0, grid.size - 2)
+        share = (self.values - grid[cell]) / (grid[cell + 1] - grid[cell])
+        up = self.masses * np.clip(share, 0.0, 1.0)
+        held = sums(cell, self.masses - up, grid.size) + sums(cell + 1, up, grid.size)
+        return _Masses(grid, held)
+
+    def roughly(self) -> _Masses:
+        stride = max(self.values.size // _ROUGH, 1)
+        return self.onto(np.unique(np.append(self.values[::stride], self.values[-1])))
+
+    def summed_with(self, other: _Masses) -> _Masses:
+        """Every pair of values; unsorted."""
+        return _Masses(
+            np.add.outer(self.values, other.values).ravel(),
+            np.multiply.outer(self.masses, other.masses).ravel(),
+        )
+
+    def plus(self, other: _Masses) -> _Masses:
+        """The sum of two independent values, on a grid of its own."""
+        found = self.summed_with(other).onto(_grid_for(self.roughly(), other.roughly()))
+        held = found.masses > 0
+        held[[0, -1]] = True
+        return _Masses(found.values[held], found.masses[held])
+
+
+def _grid_for(one: _Masses, other: _Masses) -> Vector:
+    """Points as far apart as a sum's width or its distance from the median asks for."""
+    rough = one.summed_with(other)
+    order = np.argsort(rough.values)
+    below = np.cumsum(rough.masses[order])
+    least, low, median, high = np.interp([_LEAST, 0.25, 0.5, 0.75], below, rough.values[order])
+    top = one.values[-1] + other.values[-1]
+    width = max((high - low) / 2, 1e-9 * median)
+    first, last = -math.asinh(median / width), math.asinh((top - median) / width)
+    count = math.ceil((last - first) / _FINENESS) + 1
+    points = [[0.0], median + width * np.sinh(np.linspace(first, last, count)), [top]]
+    if 0 < least < width:  # small values lie apart on a scale of their own
+        points.append(np.exp(np.arange(math.log(least), math.log(width), _FINENESS)))
+    return np.unique(np.clip(np.concatenate(points), 0.0, top))
+
+
+def _factor(hit: float) -> _Masses:
+    """``exp(hit z - hit^2/2)`` of a standard normal ``z``: the ratio of one step that is hit."""
+    last = math.asinh((hit / 2 + _REACH) / _CORE)
+    count = math.ceil(2 * last * _CORE * max(hit, 1.0) / _FINENESS) | 1
+    z = _CORE * np.sinh(np.linspace(-last, last, count)) + hit / 2
+    values = np.concatenate([[0.0], np.exp(hit * z - hit * hit / 2)])
+    without, with_hit = _masses_between(z, 0.0), _masses_between(z, hit)
+    up = np.clip((with_hit - without * values[:-1]) / np.diff(values), 0.0, without)
+    masses = np.append(without - up, ndtr(-z[-1]))
+    masses[1:] += up
+    return _Masses(values, masses)
+
+
+def _masses_between(edges: Vector, mean: float) -> Vector:
+    """Normal mass below the first edge, then between neighbouring ones, to relative accuracy."""
+    low, high = np.append(-math.inf, edges[:-1]) - mean, edges - mean
+    return np.asarray(np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))
+
+
+def _sum_of(factor: _Masses, count: int) -> _Masses:
+    found = factor
+    for digit in bin(count)[3:]:
+        found = found.plus(found)
+        if digit == "1":
+            found = found.plus(factor)
+    return found
+
+
+def fewer_steps(count: int) -> int:
+    """``count`` rounded down to a few leading binary digits: fewer steps hide a hit less.
+
+    See docs/theory.md#section-15.
+    """
+    spare = max(count.bit_length() - _DIGITS, 0)
+    return count >> spare << spare
+
+
+@lru_cache(maxsize=16)
+def allocated_epoch(hit: float, steps: int, run: int | None = None) -> StepLaws:
+    """Privacy losses of an epoch of ``steps`` steps, one of which is hit by ``hit`` deviations.
+
+    See docs/theory.md#section-15.
+
+    ``run`` is how many of them are run, all by default; the hit may then fall into the rest.
+    """
+    run = steps if run is None else run
+    counted = fewer_steps(run)
+    share = run / steps
+    total = _sum_of(_factor(hit), counted)
+    ratios = (1 - share) + share * total.values / counted
+    held = total.masses > 0
+    without, with_hit = total.masses[held], (total.masses * ratios)[held]
+    with np.errstate(divide="ignore"):
+        losses = np.log(ratios[held])
+    beyond = float(ndtr(-_REACH))  # of the mass with the hit, sent to infinity
+    forward = LossLaw(
+        losses[with_hit > 0] + _ROUNDING,
+        with_hit[with_hit > 0] * ((1 - beyond) / with_hit.sum()),
+        beyond,
+    )
+    finite = np.isfinite(losses)
+    never = float(without[~finite].sum())
+    backward = LossLaw(
+        -losses[finite][::-1] + _ROUNDING,
+        without[finite][::-1] * ((1 - never) / without[finite].sum()),
+        never,
+    )
+    return StepLaws(forward, backward)
