@@ -74,7 +74,11 @@ def _grid_for(one: _Masses, other: _Masses) -> Vector:
     width = max((high - low) / 2, 1e-9 * median)
     first, last = -math.asinh(median / width), math.asinh((top - median) / width)
     count = math.ceil((last - first) / _FINENESS) + 1
-    points = [[0.0], median + width * np.sinh(np.linspace(first, last, count)), [top]]
+    points: list[Vector] = [
+        np.zeros(1),
+        median + width * np.sinh(np.linspace(first, last, count)),
+        np.array([top]),
+    ]
     if 0 < least < width:  # small values lie apart on a scale of their own
         points.append(np.exp(np.arange(math.log(least), math.log(width), _FINENESS)))
     return np.unique(np.clip(np.concatenate(points), 0.0, top))
