@@ -181,7 +181,7 @@ def test_a_sum_errs_by_no_more_than_its_bound(kind, sparse):
     plan = plan_for(loss, records=records)
     session = Session(plan, loss, scipy.sparse.csr_array(X) if sparse else X, y)
     chosen = kind(plan, session.records)
-    found = chosen.add_up(np.zeros(3), slice(0, records))
+    found = chosen.team.sum(np.zeros(3), slice(0, records))
     bounded = X.astype(np.longdouble) * session.records.scale[:, None]
     exact = -(bounded * np.sign(y)[:, None]).sum(axis=0)
     error = np.sqrt(((found - exact) ** 2).sum())

@@ -70,9 +70,9 @@ def test_batches_are_drawn_by_person(batches):
     people_plan = plan(batches=batches, step_size=0.2)
     session = Session(people_plan, people_plan.loss, X, Y, groups=PEOPLE)
     weights = RNG.normal(size=4)
-    whole = [session.engine.add_up(weights, slice(k, k + 1)) for k in range(COUNT)]
+    whole = [session.engine.team.sum(weights, slice(k, k + 1)) for k in range(COUNT)]
     chosen = np.array([0, 3, COUNT - 1])
-    together = session.engine.add_up(weights, chosen)
+    together = session.engine.team.sum(weights, chosen)
     np.testing.assert_allclose(together, sum(whole[k] for k in chosen), rtol=1e-12)
     bound = people_plan.lipschitz
     assert all(np.linalg.norm(one) <= bound for one in whole)
@@ -167,5 +167,5 @@ def test_no_person_moves_a_sum_by_more_than_the_plan_says():
     session = Session(people_plan, people_plan.loss, rows, labels, groups=owners)
     for _ in range(20):
         weights = rng.normal(size=4) * 10.0 ** rng.integers(-2, 3)
-        gradient = session.engine.add_up(weights, slice(1, 2))
+        gradient = session.engine.team.sum(weights, slice(1, 2))
         assert np.linalg.norm(gradient) <= people_plan.lipschitz

@@ -49,7 +49,7 @@ def hostile_rows(rng, records, features, norm, dtype):
 
 
 def gradient(session, weights, start=0, stop=None):
-    return session.engine.add_up(
+    return session.engine.team.sum(
         weights, slice(start, len(session.records) if stop is None else stop)
     )
 

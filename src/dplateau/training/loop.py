@@ -1,12 +1,12 @@
 """The loop of a run, as the specification reads: one step after the other, in numpy.
 
-An engine says how a batch's gradients are summed. Compiled engines have this loop once more, in
-machine code, for the plans whose every part they know; a test holds the two against each other.
+A team says how a batch's gradients are summed. The compiled engine has this loop once more, in
+machine code, for the plans whose every part it knows; a test holds the two against each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -16,10 +16,9 @@ from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.normals import Normals
+from dplateau.training.team import Rows, Team
 
 Array = NDArray[np.float64]
-Rows = slice | NDArray[np.int64]
-Sum = Callable[[Array, Rows], Array]
 
 
 class Engine(Protocol):
@@ -97,18 +96,50 @@ class Draws:
             )
 
 
+class TeamEngine:
+    """Runs a plan step by step; who sums the batches is the team's affair."""
+
+    most_steps = 1 << 30
+
+    def __init__(self, plan: Plan, team: Team) -> None:
+        self.plan, self.team = plan, team
+        self._draws = Draws(plan, len(team))
+
+    def advance(
+        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
+    ) -> Array:
+        on_noise, on_choice = streams
+        batches = self._draws.from_step(step, on_choice)
+        weights = carry(self.plan, self.team, batches, etas, sigmas, on_noise, weights)
+        self.team.rest()
+        return weights
+
+    def advance_models(
+        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, models: Array
+    ) -> Array:
+        on_noise, on_choice = streams
+        found = np.empty_like(models)
+        for m, weights in enumerate(models):
+            batches = Draws(self.plan, len(self.team)).from_step(step, on_choice)
+            found[m] = carry(self.plan, self.team, batches, etas, sigmas, on_noise, weights)
+        return found
+
+
 def carry(
     plan: Plan,
-    add_up: Sum,
+    team: Team,
     batches: Iterator[Rows],
     etas: Array,
     sigmas: Array,
     on_noise: Normals,
     weights: Array,
 ) -> Array:
-    """Run the scheduled steps on these batches, summed by ``add_up(weights, rows)``."""
+    """Run the scheduled steps on these batches, summed by the team.
+
+    A step's noise is drawn when its sum is complete, and used once.
+    """
     for eta, sigma in zip(etas.tolist(), sigmas.tolist(), strict=True):
-        total = add_up(weights, next(batches))
+        total = team.sum(weights, next(batches))
         weights = move(plan, eta, sigma, total, on_noise, weights)
     return weights
 
@@ -129,4 +160,4 @@ def move(
     return plan.domain.project(moved)
 
 
-__all__ = ["Draws", "Engine", "carry", "move"]
+__all__ = ["Draws", "Engine", "TeamEngine", "carry", "move"]

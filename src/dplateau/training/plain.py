@@ -1,4 +1,4 @@
-"""The engine that compiles nothing: a batch's gradients in numpy, by the loss's own methods.
+"""What compiles nothing: a batch's gradients in numpy, by the loss's own methods.
 
 It serves small work, and every loss that is defined outside this package.
 """
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.rounding import BLOCK
 from dplateau.plan.plan import Plan
-from dplateau.training import noise
 from dplateau.training.data import Records
-from dplateau.training.loop import Draws, Rows, carry
+from dplateau.training.loop import TeamEngine
 from dplateau.training.persons import rows_of
 from dplateau.training.sources import release_pages
 from dplateau.training.sums import compensated
+from dplateau.training.team import Rows
 
 Array = NDArray[np.float64]
 
@@ -27,14 +27,11 @@ _READY_BYTES = 1 << 26  # a table up to this size is bounded and converted once,
 _NOTHING = 1e-150  # smaller numbers are 0: their products would be subnormal, and slow
 
 
-class PlainEngine:
-    """Runs a plan in numpy, step by step."""
+class PlainTeam:
+    """Sums batches in numpy, in the thread that asks."""
 
-    most_steps = 1 << 30
-
-    def __init__(self, plan: Plan, records: Records) -> None:
-        self.plan, self.records = plan, records
-        self._draws = Draws(plan, len(records))
+    def __init__(self, records: Records) -> None:
+        self.records = records
         rows = records.scale.size
         size = rows * (records.features + 1) * 8
         sparse = isinstance(records.rows, tuple)
@@ -42,30 +39,17 @@ class PlainEngine:
         if sparse or size <= _READY_BYTES:
             self._ready = self._bounded(slice(0, rows))
 
-    def advance(
-        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
-    ) -> Array:
-        on_noise, on_choice = streams
-        batches = self._draws.from_step(step, on_choice)
-        weights = carry(self.plan, self.add_up, batches, etas, sigmas, on_noise, weights)
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def rest(self) -> None:
         release_pages(self.records.rows)
-        return weights
 
-    def advance_models(
-        self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, models: Array
-    ) -> Array:
-        on_noise, on_choice = streams
-        found = np.empty_like(models)
-        for m, weights in enumerate(models):
-            batches = Draws(self.plan, len(self.records)).from_step(step, on_choice)
-            found[m] = carry(self.plan, self.add_up, batches, etas, sigmas, on_noise, weights)
-        return found
-
-    def add_up(self, weights: Array, rows: Rows) -> Array:
+    def sum(self, weights: Array, asks: Rows) -> Array:
         """The sum of the batch's gradients: blocks, then a compensated sum of the blocks."""
         if self.records.pointers.size:
-            rows = rows_of(self.records.pointers, rows)
-        blocks = _blocks(rows)
+            asks = rows_of(self.records.pointers, asks)
+        blocks = _blocks(asks)
         if len(blocks) == 1:
             return self._block_sum(weights, blocks[0])
         parts = (self._block_sum(weights, block) for block in blocks)
@@ -116,6 +100,13 @@ class PlainEngine:
         return rows
 
 
+class PlainEngine(TeamEngine):
+    """Runs a plan in numpy, step by step."""
+
+    def __init__(self, plan: Plan, records: Records) -> None:
+        super().__init__(plan, PlainTeam(records))
+
+
 def _blocks(rows: Rows) -> list[Rows]:
     if isinstance(rows, slice):
         return [
@@ -125,4 +116,4 @@ def _blocks(rows: Rows) -> list[Rows]:
     return [rows[lower : lower + BLOCK] for lower in range(0, rows.size, BLOCK)]
 
 
-__all__ = ["PlainEngine"]
+__all__ = ["PlainEngine", "PlainTeam"]

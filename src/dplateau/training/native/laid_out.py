@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.training.loop import Rows
 from dplateau.training.native.kernels import Motion
+from dplateau.training.team import Rows
 
 _AT_ONCE = 1 << 20  # records that are laid out before the loop goes on
 
