@@ -112,9 +112,19 @@ def weight_shape(loss: Loss, features: int) -> tuple[int, ...]:
 
 
 def load(
-    plan: Plan, loss: Loss, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    plan: Plan,
+    loss: Loss,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    groups: Any = None,
+    *,
+    part: bool = False,
 ) -> Records:
-    """The records of a run, with every public fact checked."""
+    """The records of a run, with every public fact checked.
+
+    ``part``: these are some of the plan's records, and how many there are was checked elsewhere.
+    """
     if not isinstance(loss, Loss):
         raise PlanError(f"loss must be a Loss, such as Logistic(); found {loss!r}.")
     bound = norm_bound(plan, loss)
@@ -132,7 +142,8 @@ def load(
         shares = np.repeat(1.0 / counts, counts)
         weights = shares * weights[order] if weights.size else shares
         records = order.size
-    _check_shape(plan, loss, pointers.size - 1 if groups is not None else records, features)
+    if not part:
+        check_shape(plan, loss, pointers.size - 1 if groups is not None else records, features)
     targets, usable = _as_targets(loss, y, records)
     rows = _as_rows(matrix)
     margin = 1 - (features + 16) * np.finfo(float).eps - _rounding(plan, groups)
@@ -273,7 +284,8 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def _check_shape(plan: Plan, loss: Loss, records: int, features: int) -> None:
+def check_shape(plan: Plan, loss: Loss, records: int, features: int) -> None:
+    """Refuse data of another shape than the plan was made for."""
     if plan.neighboring_relation == ADD_OR_REMOVE_ONE:
         if records > plan.records:
             raise DataError(

@@ -21,7 +21,7 @@ from dplateau.training.native import kernels, sampling
 from dplateau.training.native.crew import Crew, dismiss
 from dplateau.training.native.laid_out import laid_out
 from dplateau.training.native.motion import loss_code, motion_of
-from dplateau.training.native.team import RESIDENT_BYTES, NativeTeam, packed, unpacked
+from dplateau.training.native.threads import RESIDENT_BYTES, NativeTeam, packed, unpacked
 from dplateau.training.native.vectors import TILE
 from dplateau.training.processors import pool, processors
 
