@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import threading
+import time
 import warnings
 from datetime import datetime, timedelta
 
@@ -15,7 +16,8 @@ import pytest
 import scipy.sparse
 
 import dplateau as dp
-from dplateau.training import stopping
+from dplateau.training import noise, stopping
+from dplateau.training.plain import PlainEngine
 from dplateau.training.progress import preparing
 from dplateau.training.run import Release, release, run, run_many
 from dplateau.training.session import Session
@@ -333,15 +335,59 @@ def test_the_clock_ends_a_run_and_the_plan_says_where():
             assert outcome.plan == plan.replace(iterations=outcome.iterations_run)
 
 
+class Ticking:
+    """A clock that goes on only when a batch is summed, by so much a record."""
+
+    def __init__(self, monkeypatch, per_record=1e-3):
+        self.now, self.per_record = 1000.0, per_record
+        monkeypatch.setattr(time, "time", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        self.sizes = []
+
+        def timed(engine, weights, rows, add_up=PlainEngine.add_up):
+            count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+            self.sizes.append(count)
+            self.now += self.per_record * (1 + count)
+            return add_up(engine, weights, rows)
+
+        monkeypatch.setattr(PlainEngine, "add_up", timed)
+
+
+@pytest.mark.parametrize("batches", [dp.Poisson(8), dp.RandomAllocation(8)])
+def test_the_number_of_steps_in_a_time_budget_does_not_depend_on_the_runs_own_batches(
+    monkeypatch, batches
+):
+    X, y = problem()
+    clock = Ticking(monkeypatch)
+    own = []
+
+    def streams(seed, count, make=noise.training_streams):
+        own.append((seed, len(clock.sizes)))
+        return make(5 if seed is None else seed, count)  # the rehearsal is the same every time
+
+    monkeypatch.setattr(noise, "training_streams", streams)
+    found, sums = set(), set()
+    for seed in range(6):
+        own.clear()
+        plan = plan_for(iterations=50_000, batches=batches)
+        outcome = release(plan, LOSS, X, y, time_budget=4.0, random_state=seed)
+        assert [given for given, _ in own] == [seed, None]
+        rehearsed = len(clock.sizes) - own[1][1] - outcome.iterations_run
+        assert 0 < rehearsed < outcome.iterations_run
+        found.add(outcome.iterations_run)
+        sums.add(sum(clock.sizes[-outcome.iterations_run :]))
+    assert len(found) == 1  # although the runs themselves took different times
+    assert len(sums) > 1
+
+
 def test_ctrl_c_ends_a_run_properly_and_gives_the_signal_back():
     X, y = problem()
-    run(plan_for(), LOSS, X, y)  # compiled before the alarm is set
     before = signal.getsignal(signal.SIGINT)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with warnings.catch_warnings():
         warnings.simplefilter("error", dp.StoppedEarlyWarning)  # an endless plan misses no end
-        outcome = release(ENDLESS, LOSS, X, y, time_budget=60)
+        outcome = release(ENDLESS, LOSS, X, y, time_budget=3)
     timer.join()
     assert outcome.iterations_run >= 1
     assert signal.getsignal(signal.SIGINT) is before
@@ -349,11 +395,10 @@ def test_ctrl_c_ends_a_run_properly_and_gives_the_signal_back():
 
 def test_ctrl_c_on_a_finite_plan_says_where_it_ended():
     X, y = problem()
-    run(plan_for(), LOSS, X, y)  # compiled before the alarm is set
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.warns(dp.StoppedEarlyWarning, match="stopped by Ctrl-C after") as said:
-        outcome = release(plan_for(iterations=10**12), LOSS, X, y, time_budget=60)
+        outcome = release(plan_for(iterations=10**12), LOSS, X, y, time_budget=3)
     timer.join()
     assert outcome.plan.iterations == outcome.iterations_run < 10**12
     assert f"{outcome.iterations_run:,} of 1,000,000,000,000 steps" in str(said[0].message)

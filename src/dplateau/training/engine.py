@@ -6,6 +6,8 @@ value in the data.
 
 from __future__ import annotations
 
+import math
+
 from dplateau.plan.plan import Plan
 from dplateau.training.data import Records
 from dplateau.training.loop import Engine
@@ -25,12 +27,16 @@ def plain_seconds(plan: Plan, records: Records, models: int = 1) -> float:
     return float(models * plan.iterations * (_STEP_SECONDS + products * _PRODUCT_SECONDS))
 
 
-def choose(plan: Plan, records: Records, models: int = 1) -> Engine:
+def choose(
+    plan: Plan, records: Records, models: int = 1, time_budget: float = math.inf
+) -> Engine:
     """The engine for so many models of the plan; the plain one if the other cannot be built.
 
-    Weighted rows and rows of persons are summed by the plain one.
+    Weighted rows and rows of persons are summed by the plain one, and so is a run that ends, by the
+    clock, before compiling would have paid.
     """
-    if records.plainly_summed and plain_seconds(plan, records, models) > PLAIN_SECONDS:
+    work = min(plain_seconds(plan, records, models), time_budget)
+    if records.plainly_summed and work > PLAIN_SECONDS:
         native = _native(plan, records)
         if native is not None:
             return native

@@ -36,12 +36,15 @@ from dplateau.training.stopping import (
     Pace,
     check_ends,
     earliest_end,
+    time_tells_sizes,
     warn_of_early_end,
 )
 
 Array = NDArray[np.float64]
 
 _PRODUCTS_BETWEEN_LOOKS = 1e9
+_REHEARSAL = 0.05  # of a time budget, where steps are timed before the run
+_LATE = 0.95  # of the time left that steps are planned for: machines have slower moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +154,10 @@ def release(
         Show steps, rate and time left.
     time_budget : float or str, optional
         Seconds, or ``"10m"``. Like ``stop_at`` and Ctrl-C it ends the run properly after the step
-        at hand; the returned plan's ``iterations`` is the number of steps run. Ctrl-C on a finite
-        plan also draws a `StoppedEarlyWarning`; a second one raises `KeyboardInterrupt`.
+        at hand; the returned plan's ``iterations`` is the number of steps run. Where batches have
+        random sizes, a clock would tell of them: the number of steps is then fixed beforehand,
+        by a rehearsal on other batches. Ctrl-C on a finite plan also draws a
+        `StoppedEarlyWarning`; a second one raises `KeyboardInterrupt`.
     stop_at : datetime, optional
         Wall-clock end.
     checkpoint : path or Checkpoint, optional
@@ -168,9 +173,11 @@ def release(
     seeded = random_state is not None
     _check_options(seeded, checkpoint, allow_intermediate, callback)
     executed = plan.replace(hidden_state=False) if allow_intermediate else plan
-    check_ends(executed, Clock(time_budget, stop_at))
+    announced = Clock(time_budget, stop_at)
+    check_ends(executed, announced)
+    people = {"sample_weight": sample_weight, "groups": groups}
     with preparing(progress):
-        session = Session(executed, loss, X, y, sample_weight=sample_weight, groups=groups)
+        session = Session(executed, loss, X, y, **people, time_budget=announced.left)
     with resume_file(checkpoint, executed, session.fingerprint) as keeper:
         _resume(session, keeper)
         (streams,) = noise.training_streams(random_state, 1)
@@ -266,14 +273,18 @@ def _carry(
     Returns what a callback was shown last: that is then the release, and no other view of it.
     """
     plan = session.plan
+    end = plan.iterations
+    if math.isfinite(clock.deadline) and time_tells_sizes(plan):
+        end = min(end, max(session.step + _rehearsed(session, clock), earliest_end(plan)))
+        clock.deadline = math.inf  # from here on only Ctrl-C ends it early
     pace = Pace(most=1 if callback else session.engine.most_steps)
-    least = earliest_end(plan)
+    least = min(earliest_end(plan), end)
     epoch = plan.batches.hits(plan.records).epoch
     shown = None
     saved = time.monotonic()
-    while session.step < plan.iterations and (clock.left > 0 or session.step < least):
+    while session.step < end and (clock.left > 0 or session.step < least):
         began = time.monotonic()
-        steps = int(min(pace.steps(clock.left), plan.iterations - session.step))
+        steps = int(min(pace.steps(clock.left), end - session.step))
         if keeper is not None and epoch is not None:  # where alone a run can be resumed
             steps = min(steps, epoch - session.step % epoch)
         session.advance(steps, streams)
@@ -288,6 +299,28 @@ def _carry(
             keeper.save(session.step, session.weights)
             saved = now
     return shown
+
+
+def _rehearsed(session: Session, clock: Clock) -> int:
+    """How many steps fit into the time left, by steps on batches that the run itself never draws.
+
+    What they compute is thrown away; only how long they took is kept.
+    """
+    until = clock.left * (1 - _REHEARSAL)
+    pace = Pace(most=session.engine.most_steps)
+    (streams,) = noise.training_streams(None, 1)
+    step, weights, seconds_a_step = session.step, session.weights.copy(), math.inf
+    while clock.left > until and step < session.plan.iterations:
+        began = time.monotonic()
+        steps = int(min(pace.steps(clock.left - until), session.plan.iterations - step))
+        scheduled = session.schedule(step, step + steps)
+        weights = session.engine.advance(step, *scheduled, streams, weights)
+        elapsed = time.monotonic() - began
+        pace.record(steps, elapsed)
+        step, seconds_a_step = step + steps, elapsed / steps
+    if clock.interrupted or math.isinf(seconds_a_step):
+        return 0
+    return int(_LATE * clock.left / max(seconds_a_step, 1e-9))
 
 
 def _released(session: Session, streams: noise.Streams) -> Array:

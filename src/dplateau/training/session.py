@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,13 @@ class Session:
         sample_weight: Any = None,
         groups: Any = None,
         models: int = 1,
+        time_budget: float = math.inf,
     ) -> None:
         self.plan, self.loss = plan, loss
         self.records = data.load(plan, loss, X, y, sample_weight, groups)
         self.weights: Array = plan.domain.project(np.zeros(self.records.weight_shape))
         self.step = 0
-        self.engine = engine.choose(plan, self.records, models)
+        self.engine = engine.choose(plan, self.records, models, time_budget)
         self._sigma = plan.sigma_schedule
 
     @property

@@ -103,6 +103,16 @@ def _attended() -> bool:
     return hasattr(sys, "ps1") or (sys.stdin is not None and sys.stdin.isatty())
 
 
+def time_tells_sizes(plan: Plan) -> bool:
+    """Whether a step takes longer the more records its batch happens to have.
+
+    A run that is cut by the clock would then have a number of steps that depends on its own
+    batches, which no theorem covers (docs/theory.md#section-6).
+    """
+    least, most = plan.batches.sizes(plan.records)
+    return not plan.hits.deterministic and least < most
+
+
 def earliest_end(plan: Plan) -> int:
     """The first iteration after which the run may end early and still be the plan it is.
 
