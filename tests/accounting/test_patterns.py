@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from scipy.stats import binom
 
 import dplateau as dp
@@ -17,6 +18,7 @@ from dplateau.accounting.bounds.layouts import Growth, constant_layout, most_wei
 from dplateau.accounting.bounds.taut_string import energy
 from dplateau.accounting.privacy_loss.blocks import Block, block_laws, hits
 from dplateau.accounting.privacy_loss.composed import Composition
+from dplateau.accounting.privacy_loss.exchanges import Exchanged
 from dplateau.accounting.privacy_loss.mixtures import OneSided, merged_upwards
 from dplateau.accounting.privacy_loss.profiles import Gaussian
 
@@ -315,3 +317,46 @@ def test_a_bound_without_a_statement_is_refused() -> None:
 def test_blocks_that_cannot_be_put_on_a_grid_are_left_out() -> None:
     assert Block(1, 0.5, 3.0).steps == 1
     assert "patterns" not in dp.account(plain(noise=0.06)).bounds(1e-5)
+
+
+# -- records that are exchanged in the same steps -----------------------------------------------
+
+
+def _value_at(z, epsilon, weights, means):
+    """What the theorem asks for at one ``z``, by a search over ``u`` instead of its formula."""
+    total = 0.0
+    for weight, mean in zip(weights, means, strict=True):
+        u = np.linspace(z - 3, z + mean, 4001)
+        with_one = ndtr(u)
+        with_other = np.maximum(ndtr(u - mean), ndtr(z - mean))
+        total += weight * float((with_one - math.exp(epsilon) * with_other).max())
+    return total
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.0])
+def test_no_event_tells_exchanged_records_apart_better(epsilon) -> None:
+    weights, means = (0.5, 0.3, 0.2), (0.0, 0.7, 2.5)
+    found = Exchanged(weights, means).delta(epsilon)
+    tried = [_value_at(z, epsilon, weights, means) for z in np.linspace(-6, 6, 121)]
+    assert max(tried) <= found <= max(tried) * 1.002
+    assert found <= OneSided(weights, means, mirrored=True).delta(epsilon)
+
+
+def test_one_exchange_is_the_sampled_step_of_fixed_size() -> None:
+    plan = plain(1000, 100, 1, 1.0, kind=dp.FixedSize, relation="replace_one")
+    exact = dp.account(plan).bounds(1e-5)["composition"]
+    found = whole_patterns.price(2.0, 0.1, 1, mirrored=True, exchanged=True).epsilon(1e-5)
+    assert exact <= found <= 1.006 * exact
+
+
+def test_exchanged_records_gain_where_hits_are_hard_and_rare() -> None:
+    plan = plain(10_000, 100, 500, 0.7, kind=dp.FixedSize, relation="replace_one")
+    claimed = dp.account(plan).bounds(1e-5)
+    assert claimed["patterns"] <= 12.5 < 0.4 * claimed["composition"]
+    mirrored = whole_patterns.price(2 / 0.7, 0.01, 500, mirrored=True).epsilon(1e-5)
+    assert claimed["patterns"] < mirrored
+
+
+def test_patterns_that_never_hit_tell_nothing() -> None:
+    assert Exchanged((1.0,), (0.0,)).epsilon(1e-9) == 0.0
+    assert Exchanged((0.9,), (0.0,)).delta(5.0) == pytest.approx(0.1)  # the rest is at infinity

@@ -153,9 +153,11 @@ def _allocated(plan: Plan, facts: _Facts, steps: float, delta: float) -> Price |
 def _whole(plan: Plan, facts: _Facts, steps: float, delta: float) -> Price | None:
     """Whole patterns, where they are worth the work: few steps, hard hits, equal steps."""
     few = steps <= MOST_STEPS and facts.hit >= _HARD and delta > _RARE
-    if not few or plan.hits.exchanged or not plan.is_constant:
+    if not few or not plan.is_constant:
         return None
-    return whole_patterns_price(facts.hit, facts.q, int(steps), facts.mirrored)
+    return whole_patterns_price(
+        facts.hit, facts.q, int(steps), facts.mirrored, plan.hits.exchanged
+    )
 
 
 def roughly(plan: Plan, last: float, delta: float) -> float:

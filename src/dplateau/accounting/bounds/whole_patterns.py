@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import fft
 from scipy.special import gammaln
 
+from dplateau.accounting.privacy_loss.exchanges import Exchanged
 from dplateau.accounting.privacy_loss.mixtures import OneSided, merged_upwards
 from dplateau.accounting.privacy_loss.profiles import Price, WithFailure
 
@@ -119,13 +120,13 @@ def _beyond(lengths: Vector, energies: NDArray[Any], chances: Vector, steps: int
     return best if math.isfinite(best) else 1.0
 
 
-def price(hit: float, q: float, steps: int, mirrored: bool) -> Price:
+def price(hit: float, q: float, steps: int, mirrored: bool, exchanged: bool = False) -> Price:
     """The price of a run whose hits are hidden pattern by pattern.
 
     See docs/theory.md#section-14.
 
     ``hit`` is ``s/varsigma``. Valid for every ``c <= 1``; ``mirrored`` where either neighbour has a
-    record of its own.
+    record of its own, ``exchanged`` where these take part in the same steps.
     """
     law = energy_law(q, steps)
     held = law.weights > 0
@@ -134,6 +135,6 @@ def price(hit: float, q: float, steps: int, mirrored: bool) -> Price:
     )
     total = float(weights.sum())
     weights = weights / total  # the rest is counted as failure
-    return WithFailure(
-        OneSided(tuple(weights), tuple(means), mirrored), law.failure + abs(1 - total)
-    )
+    mixture = tuple(weights), tuple(means)
+    pair: Price = Exchanged(*mixture) if exchanged else OneSided(*mixture, mirrored)
+    return WithFailure(pair, law.failure + abs(1 - total))

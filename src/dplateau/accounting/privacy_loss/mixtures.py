@@ -7,6 +7,7 @@ most powerful tests, and the hockey-stick divergence is a difference of two tail
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -119,21 +120,7 @@ class OneSided:
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon with ``delta(epsilon) <= delta``, rounded up; ``inf`` if none."""
-        if self.delta(0.0) <= delta:
-            return 0.0
-        low, high = 0.0, 1.0
-        while self.delta(high) > delta:
-            low, high = high, 2 * high
-            if high > _FARTHEST:
-                return math.inf
-        target = math.log(delta)
-        found = float(
-            brentq(lambda e: math.log(self.delta(e)) - target, low, high, xtol=1e-12, rtol=1e-12)
-        )
-        for padding in (0.0, 1e-11, 1e-10, 1e-9, 1e-8):  # to the private side of the root
-            if self.delta(found * (1 + padding)) <= delta:
-                return min(found * (1 + padding), high)
-        return high
+        return least_epsilon(self.delta, delta)
 
     def estimate(self, delta: float) -> float:
         return self.epsilon(delta)
@@ -171,6 +158,28 @@ class OneSided:
         laws = pair_laws(upper, lower, _CELL)
         orders = laws[:1] if self.mirrored else laws
         return [Composition(((law, 1),)).on_grid(interval).failing(self.infinity) for law in orders]
+
+
+def least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+    """The least epsilon at which a decreasing ``delta_of`` is at most ``delta``, rounded up.
+
+    See docs/theory.md#section-2.
+    """
+    if delta_of(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while delta_of(high) > delta:
+        low, high = high, 2 * high
+        if high > _FARTHEST:
+            return math.inf
+    target = math.log(delta)
+    found = float(
+        brentq(lambda e: math.log(delta_of(e)) - target, low, high, xtol=1e-12, rtol=1e-12)
+    )
+    for padding in (0.0, 1e-11, 1e-10, 1e-9, 1e-8):  # to the private side of the root
+        if delta_of(found * (1 + padding)) <= delta:
+            return min(found * (1 + padding), high)
+    return high
 
 
 def merged_upwards(weights: Vector, means: Vector, most: int) -> tuple[Vector, Vector]:
