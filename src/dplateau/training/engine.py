@@ -27,9 +27,7 @@ def plain_seconds(plan: Plan, records: Records, models: int = 1) -> float:
     return float(models * plan.iterations * (_STEP_SECONDS + products * _PRODUCT_SECONDS))
 
 
-def choose(
-    plan: Plan, records: Records, models: int = 1, time_budget: float = math.inf
-) -> Engine:
+def choose(plan: Plan, records: Records, models: int = 1, time_budget: float = math.inf) -> Engine:
     """The engine for so many models of the plan; the plain one if the other cannot be built.
 
     Weighted rows and rows of persons are summed by the plain one, and so is a run that ends, by the

@@ -155,9 +155,7 @@ def _whole(plan: Plan, facts: _Facts, steps: float, delta: float) -> Price | Non
     few = steps <= MOST_STEPS and facts.hit >= _HARD and delta > _RARE
     if not few or not plan.is_constant:
         return None
-    return whole_patterns_price(
-        facts.hit, facts.q, int(steps), facts.mirrored, plan.hits.exchanged
-    )
+    return whole_patterns_price(facts.hit, facts.q, int(steps), facts.mirrored, plan.hits.exchanged)
 
 
 def roughly(plan: Plan, last: float, delta: float) -> float:

@@ -1,8 +1,9 @@
 """Two records exchanged in the same steps: three Gaussian views of one event (theory, section 14).
 
 Given the pattern of hits, the run with either record and the run with neither are pairwise as hard
-to tell apart as ``N(0, 1)`` and ``N(m, 1)``. An event of mass ``Phi(z)`` in the run with neither has
-mass ``Phi(u)`` with one record, ``u <= z + m``, and at least ``Phi(max(u, z) - m)`` with the other.
+to tell apart as ``N(0, 1)`` and ``N(m, 1)``. An event of mass ``Phi(z)`` in the run with neither
+has mass ``Phi(u)`` with one record, ``u <= z + m``, and at least ``Phi(max(u, z) - m)`` with the
+other.
 """
 
 from __future__ import annotations
