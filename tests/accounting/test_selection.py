@@ -14,6 +14,7 @@ from scipy.special import ndtr
 from dplateau.accounting.privacy_loss.conversions import gdp_of, rdp_epsilon
 from dplateau.accounting.selection import ORDERS, PROFILE, RENYI, Profile, Selection, deep_enough
 from dplateau.accounting.trials import (
+    RARE,
     NegativeBinomial,
     PoissonTrials,
     Trials,
@@ -136,6 +137,11 @@ def test_laws(law: Trials) -> None:
     # P[K = 1] = f'(0); five deviations of a frequency: fails one time in a million
     assert abs((draws == 1).mean() - law.weight(np.ones(1))[0]) < 5 * 0.5 / math.sqrt(4000)
     assert trials_from_dict(law.to_dict()) == law
+    mean = draws.mean()  # the worst deviation of these laws is some 70: fails once in a million
+    assert abs(mean - law.mean) < 5 * max(draws.std(), 1.0) / math.sqrt(4000)
+    tail = (1 - law.chance(1 - law._beyond)) * law._beyond ** -float(law.most)
+    assert draws.max() <= law.most
+    assert tail <= RARE
 
 
 def test_more_trials_cost_more() -> None:

@@ -12,7 +12,8 @@ import warnings
 
 import pytest
 
-from dplateau.certificate import disk, files
+from dplateau import _disk as disk
+from dplateau.certificate import files
 from dplateau.certificate.files import CERTIFICATE, MODEL, REPORT, reserved, write_file
 from dplateau.errors import DataError, LeftoverWarning
 

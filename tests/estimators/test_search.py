@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 
 import numpy as np
@@ -12,10 +13,11 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.validation import check_is_fitted
 
 import dplateau as dp
+from dplateau.accounting.rounding import rounding_charge
 from dplateau.accounting.trials import NegativeBinomial
 from dplateau.certificate import claims
 from dplateau.errors import CertificateError, PlanError
-from dplateau.estimators.scoring import score_for
+from dplateau.estimators.scoring import noisy_score, score_for
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.normal(size=(400, 4)) / 4
@@ -198,3 +200,67 @@ def test_the_scikit_learn_contract() -> None:
     explained = {"check_estimators_nan_inf": reason, "check_supervised_y_no_nan": reason}
     results = check_estimator(one, expected_failed_checks=explained, on_fail=None, on_skip=None)
     assert [r["check_name"] for r in results if r["status"] == "failed"] == []
+
+
+# -- nothing rests on floats being close enough ----------------------------------------------------
+
+
+class Numbers:
+    """A model that predicts its features, whatever they are."""
+
+    target_bounds, quantile = (0.0, 0.3), 0.7
+
+    def predict(self, X):
+        return X
+
+
+class Classes(Numbers):
+    classes_, decision_function = np.array([0, 1]), Numbers.predict
+
+    def _labels(self):
+        return 0, 1
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize(
+    ("name", "model"), [("r2", Numbers()), ("pinball", Numbers()), ("roc_auc", Classes())]
+)
+def test_one_record_changes_a_score_by_its_sensitivity_at_most(name, model, relation) -> None:
+    """To the last bit, by which sums of doubles are off."""
+    draw = np.random.default_rng(3)
+    for records in (3, 7, 200):
+        x, y = draw.choice([0.1, 0.3, 0.0, 1 / 3, 0.2], (2, records))
+        target = 0.3
+        if name == "roc_auc":
+            y, target = (y > 0.2).astype(int), 0
+        kind = score_for(name, model, relation, records, records)
+        for place in range(min(records, 20)):
+            neighbours = [np.delete(each, place) for each in (x, y)]
+            for worst in (0.0, 0.3, np.nan):
+                if relation == "replace_one":
+                    neighbours = [each.copy() for each in (x, y)]
+                    neighbours[0][place], neighbours[1][place] = worst, target
+                change = kind.value(model, x, y) - kind.value(model, *neighbours)
+                assert abs(change) <= kind.sensitivity
+
+
+def test_the_noise_on_a_score_is_drawn_without_error() -> None:
+    class Uniform:
+        random = np.random.default_rng(1).random  # nothing else may be asked of the stream
+
+    found = np.array([noisy_score(12.25, 3.0, Uniform()) for _ in range(4000)])
+    assert np.array_equal(found, np.rint(found * 512) / 512)
+    assert abs(found.mean() - 12.25) < 5 * 3 / math.sqrt(4000)  # fails once in a million
+    assert abs(found.std() / 3 - 1) < 5 / math.sqrt(8000)
+    assert noisy_score(math.nan, 1.0, Uniform()) < 10
+    assert math.isfinite(noisy_score(math.inf, 1.0, Uniform()))
+
+
+def test_every_trial_s_rounding_is_charged() -> None:
+    model = search(trials=NegativeBinomial(1.0, 0.1)).fit(X, Y)
+    one = rounding_charge(model.search_.candidates[0], model.best_estimator_.weights_.shape)
+    stated = model.certificate_.to_dict()["rounding"]
+    most = model.search_.trials.most
+    assert 1000 < most < 2000
+    assert stated["epsilon"] >= one.epsilon * math.sqrt(most)
+    assert stated["delta"] >= one.delta * most

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import sqlite3
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -345,3 +350,68 @@ def test_spending_by_hand(dplateau, table):
     code, out, _ = dplateau("ledger", "show", store)
     assert "a network" in out
     assert "Epsilons added up" in out
+
+
+class Killed(BaseException):
+    """What nothing on the way catches, as SIGKILL."""
+
+
+def test_a_run_that_died_is_refunded_and_trained_again(dplateau, table, tmp_path, monkeypatch):
+    """Its checkpoint, there from the first step on, proves once that nothing was released."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    dplateau(
+        *("ledger", "init", table / "b.db", "--dataset", "patients"),
+        *("--epsilon", 1.2, "--delta", 1e-5),
+    )
+    again = (*train(table, "out", 1), "--checkpoint", tmp_path / "run.ckpt")
+    with monkeypatch.context() as dying:
+        dying.setattr("dplateau.training.session.Session.advance", _die)
+        with pytest.raises(Killed):
+            dplateau(*again)
+    ledger = Ledger(table / "b.db")
+    assert statuses(ledger) == ["running"]
+    assert (tmp_path / "run.ckpt").stat().st_mode & 0o777 == 0o600
+    code, _, err = dplateau(*again)
+    assert code == 2
+    assert "still open and held back" in err
+    assert "--checkpoint" in dplateau(*again[:-2], "--refund")[2]
+    code, _, err = dplateau(*again, "--refund")
+    assert (code, err) == (0, "")
+    assert statuses(ledger) == ["refunded", "released"]
+    assert not (tmp_path / "run.ckpt").exists()
+    assert all(check.passed for check in ledger.verify())
+    code, _, err = dplateau(*train(table, "other", 1), *again[-2:], "--refund")
+    assert code == 2
+    assert "there is no checkpoint" in err
+
+
+def _die(*_):
+    raise Killed
+
+
+@pytest.mark.slow
+def test_killed_trainings_are_refunded_or_stay_spent(table, tmp_path):
+    """SIGKILL at random moments: at most one release, and never one without its entry."""
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    ledger = Ledger(table / "b.db")
+    ledger.init("patients", epsilon=1.2, delta=1e-5)
+    command = [sys.executable, "-c", "from dplateau.cli import main; main()"]
+    command += [*train(table, "out", 1), "--checkpoint", tmp_path / "run.ckpt"]
+    pause = random.Random(2)
+    refunded = 0
+    for _ in range(12):
+        proof = ["--refund"] if (tmp_path / "run.ckpt").exists() else []
+        refunded += len(proof)
+        run = subprocess.Popen([*map(str, command), *proof], env=environment)
+        time.sleep(pause.uniform(1.0, 3.5))
+        run.kill()
+        run.wait()
+        entries = ledger.account("patients").entries.values()
+        released = [e for e in entries if e.status == "released"]
+        assert len(released) <= 1
+        assert sum(e.live for e in entries) <= 1
+        if (table / "out" / "model.json").exists():
+            assert released
+        if any(e.live and e.status != "running" for e in entries):
+            break
+    assert all(check.passed for check in ledger.verify(prices=False))

@@ -100,6 +100,20 @@ class Charge:
         lost = (1 + math.exp(total)) * self.delta
         return total, min(math.exp(self.epsilon / 2) * delta + lost, 1.0)
 
+    def repeated(self, times: int, rare: float) -> Charge:
+        """The charge of so many runs in a row; ``rare`` is how likely there are more of them.
+
+        See docs/theory.md#section-20.
+
+        Examples
+        --------
+        >>> round(Charge(1e-6, 1e-19).repeated(100, 0.0).epsilon, 12)
+        1e-05
+        """
+        mu = self.epsilon / (2 * _DEVIATIONS) * math.sqrt(times)
+        lost = float(ndtr(mu / 2 - _DEVIATIONS)) + times * self.delta + rare
+        return Charge(2 * _DEVIATIONS * mu, min(lost, 1.0))
+
     def to_dict(self) -> dict[str, Any]:
         """The two numbers as JSON values."""
         return {

@@ -21,8 +21,9 @@ from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.composed import GridLaw
 from dplateau.accounting.privacy_loss.conversions import check_delta
+from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.accounting.selection import ORDERS, Profile, Selection, deep_enough
-from dplateau.accounting.trials import Trials, trials_from_dict
+from dplateau.accounting.trials import RARE, Trials, trials_from_dict
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
@@ -117,6 +118,13 @@ class Search:
         if plan not in self.candidates:
             raise PlanError("the plan that was run is none of the search's candidates.")
         return SearchGuarantee(plan, check_delta(delta), self)
+
+    def rounding(self, shape: tuple[int, ...]) -> Charge:
+        """What floating point adds, all trials counted (theory, section 20.5)."""
+        each = [rounding_charge(candidate, shape) for candidate in self.candidates]
+        most = self.trials.most
+        one = Charge(max(c.epsilon for c in each), max(c.delta for c in each))
+        return one.repeated(most, 2 * RARE)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as plain JSON values."""

@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from decimal import Decimal, localcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,8 @@ from dplateau.errors import PlanError
 
 _SHORTEST, _LONGEST = 1.0 + 1e-9, 1e6  # expected numbers of trials that a law is looked for in
 _SMALL = 1e-6  # |eta| below which the general formula loses digits to the logarithmic one
+_DIGITS, _BITS = 60, 53  # of decimals, and of a generator's uniform number
+RARE = 2.0**-100  # how likely more than `Trials.most` are, and twice how far their law is off
 
 
 class Trials(ABC):
@@ -46,9 +49,42 @@ class Trials(ABC):
     def chance(self, share: float) -> float:
         """``1 - f(1 - share)``: that something one trial does with chance ``share`` happens."""
 
+    @property
     @abstractmethod
+    def _beyond(self) -> float:
+        """A place above 1 where ``f`` is finite."""
+
+    @abstractmethod
+    def _first(self) -> Decimal:
+        """``P[K = 1]``, to the last digit of the decimals in use."""
+
+    @abstractmethod
+    def _ratio(self, k: int) -> Decimal:
+        """``P[K = k + 1] / P[K = k]``."""
+
+    @property
+    def most(self) -> int:
+        """More trials than that have a chance below `RARE`: ``P[K > k] <= f(x) x^-k``."""
+        x = self._beyond
+        return math.ceil((math.log1p(-self.chance(1 - x)) - math.log(RARE)) / math.log(x))
+
     def draw(self, generator: np.random.Generator) -> int:
-        """A number of trials."""
+        """A number of trials, its law within ``RARE / 2`` in total variation.
+
+        Probabilities are added up in decimals until they exceed a uniform number of 159 bits; what
+        is left beyond `most` goes to the last.
+        """
+        words = [int(float(generator.random()) * (1 << _BITS)) for _ in range(3)]
+        number = (words[0] << 2 * _BITS) + (words[1] << _BITS) + words[2]
+        most, k = self.most, 1
+        with localcontext() as decimals:
+            decimals.prec = _DIGITS
+            left, chance = Decimal(number) / (1 << 3 * _BITS), self._first()
+            while left >= chance and k < most:
+                left -= chance
+                chance *= self._ratio(k)
+                k += 1
+        return k
 
     @abstractmethod
     def rdp(self, alphas: Vector, rho: Vector, profile: tuple[Vector, Vector]) -> Vector:
@@ -125,17 +161,18 @@ class NegativeBinomial(Trials):
             return 1 - log_held / log_gamma
         return 1 - math.expm1(-self.eta * log_held) / math.expm1(-self.eta * log_gamma)
 
-    def draw(self, generator: np.random.Generator) -> int:
-        """By adding up probabilities until they exceed a uniform number."""
-        uniform, k = float(generator.random()), 1
-        chance = self._scale  # P[K = 1] = f'(0)
-        while uniform >= chance:
-            uniform -= chance
-            chance *= (1 - self.gamma) * (k + self.eta) / (k + 1)
-            k += 1
-            if chance == 0:  # the tail beyond the last digit of a double
-                break
-        return k
+    @property
+    def _beyond(self) -> float:
+        return 1 / (1 - self.gamma / 2)
+
+    def _first(self) -> Decimal:
+        gamma, eta = Decimal(self.gamma), Decimal(self.eta)
+        if not eta:
+            return (1 - gamma) / -gamma.ln()
+        return eta * (1 - gamma) / ((-eta * gamma.ln()).exp() - 1)
+
+    def _ratio(self, k: int) -> Decimal:
+        return (1 - Decimal(self.gamma)) * (k + Decimal(self.eta)) / (k + 1)
 
     def rdp(self, alphas: Vector, rho: Vector, profile: tuple[Vector, Vector]) -> Vector:
         """Theorem 2: ``rho + (1+eta)((1-1/a) rho(a) + log(1/gamma)/a) + log(E K)/(alpha-1)``."""
@@ -181,11 +218,16 @@ class PoissonTrials(Trials):
     def chance(self, share: float) -> float:
         return math.expm1(-self.rate * share) / math.expm1(-self.rate)
 
-    def draw(self, generator: np.random.Generator) -> int:
-        while True:
-            trials = int(generator.poisson(self.rate))
-            if trials:
-                return trials
+    @property
+    def _beyond(self) -> float:
+        return 1 + 1 / self.rate
+
+    def _first(self) -> Decimal:
+        rate = Decimal(self.rate)
+        return rate / (rate.exp() - 1)
+
+    def _ratio(self, k: int) -> Decimal:
+        return Decimal(self.rate) / (k + 1)
 
     def rdp(self, alphas: Vector, rho: Vector, profile: tuple[Vector, Vector]) -> Vector:
         """Theorem 6: ``rho + rate delta + log(E K)/(alpha-1)``, ``e^epsilon <= 1+1/(alpha-1)``."""

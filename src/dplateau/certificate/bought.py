@@ -12,6 +12,7 @@ from typing import Any
 from dplateau._validate import positive, whole
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.prepared import Spread, account_prepared
+from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.accounting.search import Search
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
@@ -59,6 +60,12 @@ class Bought:
         if self.scaling is not None:
             return account_prepared(plan, self.scaling.mu, delta)
         return account(plan, delta)
+
+    def rounding(self, plan: Plan, shape: tuple[int, ...]) -> Charge:
+        """What floating point adds to it."""
+        if self.search is not None:
+            return self.search.rounding(shape)
+        return rounding_charge(plan, shape)
 
     def sections(self, plan: Plan, delta: float) -> dict[str, Any]:
         """What a record holds of it, by name; ``delta`` is the training's."""

@@ -21,7 +21,7 @@ from dplateau._json import amount, digest, number
 from dplateau.accounting.guarantee import RELEASE_EPSILON, Guarantee, account
 from dplateau.accounting.privacy_loss.conversions import tradeoff_from_profile
 from dplateau.accounting.record_count import PrivateCount
-from dplateau.accounting.rounding import rounding_charge
+from dplateau.accounting.rounding import Charge
 from dplateau.certificate import wording
 from dplateau.certificate.bought import Bought
 from dplateau.errors import PlanError
@@ -93,7 +93,7 @@ def record(
         and not wording.unfit(plan.records, delta),
         "guarantee": _guarantee(guarantee, counting, epsilon, delta, with_lower_bound),
         "relations": _relations(plan, epsilon, delta, others=not bought),
-        "rounding": _rounding(plan, model["shape"], epsilon, delta),
+        "rounding": _rounding(bought.rounding(plan, tuple(model["shape"]) or (1,)), epsilon, delta),
         "attack": attack,
         "run": {**run, "reproducibility": wording.reproducibility(seeded=seeded)},
         "covered": [*wording.covered(plan, count), *bought.covered()],
@@ -111,9 +111,8 @@ def record(
     return {**found, "digest": digest(found)}
 
 
-def _rounding(plan: Plan, shape: Sequence[int], epsilon: float, delta: float) -> dict[str, Any]:
+def _rounding(charge: Charge, epsilon: float, delta: float) -> dict[str, Any]:
     """What floating point adds to the guarantee of the plan (theory, section 20)."""
-    charge = rounding_charge(plan, tuple(shape) or (1,))
     return {**charge.to_dict(), "words": wording.rounding(*charge.charged(epsilon, delta))}
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dplateau import _disk as disk
 from dplateau import _json
-from dplateau.certificate import disk
 from dplateau.certificate.files import EVALUATION
 from dplateau.certificate.wording import above, short
 from dplateau.errors import DataError

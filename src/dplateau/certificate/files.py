@@ -21,12 +21,11 @@ import contextlib
 import os
 import re
 import stat
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dplateau.certificate import disk
-from dplateau.errors import DataError, LeftoverWarning
+from dplateau import _disk as disk
+from dplateau.errors import DataError
 
 MODEL, CERTIFICATE, REPORT, SIGNATURE, EVALUATION = (
     "model.json",
@@ -113,15 +112,11 @@ def write_file(
 
 
 def _place(path: Path, data: bytes, *, force: bool, mode: int) -> None:
-    part = disk.temporary(path)
-    try:
-        with disk.written(part, data, mode):
-            if force:
-                os.replace(part, path)
-            else:
-                disk.put_new(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with disk.staged(path, data, mode) as part:
+        if force:
+            os.replace(part, path)
+        else:
+            disk.put_new(part, path)
 
 
 # -- a release -------------------------------------------------------------------------------------
@@ -322,46 +317,22 @@ def _check_writable(directory: Path) -> None:
 def leftovers(path: str | Path) -> list[Path]:
     """What interrupted runs left beside a file, or beside and in a directory."""
     path = Path(os.path.realpath(path))
-    places = [(path.parent, rf"\.{re.escape(path.name)}\.{disk.TOKEN}")]
-    if path.is_dir():
-        places.append((path, rf"\..*\.{disk.TOKEN}"))
-    found: list[Path] = []
-    for place, pattern in places:
-        with contextlib.suppress(OSError):
-            found += [one for one in place.iterdir() if re.fullmatch(pattern, one.name)]
-    return sorted(found)
+    inside = disk.left_beside(path, rf"\..*\.{disk.TOKEN}") if path.is_dir() else []
+    return sorted([*disk.left_beside(path), *inside])
 
 
 def _sweep(path: Path) -> None:
     """Remove what interrupted runs left, and say so; what a running one uses stays."""
-    for left in leftovers(path):
-        if left.is_symlink() or not _abandoned(left):
-            continue
-        if left.is_dir():
-            if path.is_dir():
-                _carry_over(left, path)
-            _discard(left)
-        else:
+
+    def remove(left: Path) -> None:
+        if not left.is_dir():
             left.unlink(missing_ok=True)
-        if os.path.lexists(left):
-            _say(f"{left} was left by an interrupted run and holds other files: look at it")
-        else:
-            _say(f"removed {left}, left by an interrupted run")
+            return
+        if path.is_dir():
+            _carry_over(left, path)
+        _discard(left)
 
-
-def _say(text: str) -> None:
-    warnings.warn(f"{text}.", LeftoverWarning, stacklevel=2)
-
-
-def _abandoned(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return disk.try_lock(descriptor)
-    finally:
-        os.close(descriptor)
+    disk.sweep(leftovers(path), remove)
 
 
 def _carry_over(old: Path, new: Path) -> None:

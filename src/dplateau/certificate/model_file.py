@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dplateau import _disk as disk
 from dplateau._json import loads
-from dplateau.certificate import disk
 from dplateau.certificate.files import CERTIFICATE, MODEL, REPORT
 from dplateau.errors import DataError
 

@@ -20,9 +20,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau import _disk as disk
 from dplateau._json import digest, loads
 from dplateau._validate import probability
-from dplateau.certificate import claims, disk
+from dplateau.certificate import claims
 from dplateau.certificate import verify as verification
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.claims import KIND, SCHEMA, Counting, fingerprint

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dplateau import _disk as disk
 from dplateau._json import canonical, digest, loads
-from dplateau.certificate import disk
 from dplateau.certificate.record import Certificate
 from dplateau.certificate.verify import Check
 from dplateau.errors import CertificateError, DataError

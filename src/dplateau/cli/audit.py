@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dplateau import _disk as disk
 from dplateau._json import loads
-from dplateau.certificate import disk
 from dplateau.certificate.files import check_file, write_file
 from dplateau.cli import app
 from dplateau.cli.account import (

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dplateau import _disk as disk
+from dplateau._json import loads
+from dplateau.certificate.files import write_file
 from dplateau.cli import app
 from dplateau.errors import DataError
 
@@ -23,6 +26,8 @@ app.add_typer(commands, name="ledger")
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Address = Annotated[str, typer.Argument(help="A file, or postgresql://user@host/database.")]
 DataSet = Annotated[str, typer.Option("--dataset", help="The data set's name.")]
+
+_LARGEST = 16_000_000  # bytes of a history or event
 
 
 @commands.command()
@@ -114,13 +119,7 @@ def export(
     if out is None:
         print(json.dumps(found) if as_json else json.dumps(found, indent=2))
         return
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(json.dumps(found, indent=2) + "\n")
-    except FileExistsError:
-        raise DataError(f"{str(out)!r} exists. Choose another name.") from None
-    except OSError as trouble:
-        raise DataError(f"cannot write {str(out)!r}: {trouble.strerror}.") from None
+    write_file(out, json.dumps(found, indent=2) + "\n")
     told = {"out": str(out), "events": len(found["events"])}
     print(json.dumps(told) if as_json else f"Wrote {told['events']} events to {out}.")
 
@@ -302,6 +301,7 @@ def _read_certificate(path: Path) -> Any:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValueError):
-        raise DataError(f"{str(path)!r} is missing, or not JSON.") from None
+        text = disk.read_bytes(path, _LARGEST).decode()
+    except (OSError, UnicodeDecodeError) as trouble:
+        raise DataError(f"cannot read {str(path)!r}: {disk.reason(trouble)}.") from None
+    return loads(text, path.name, DataError)

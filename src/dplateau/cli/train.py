@@ -182,6 +182,8 @@ def train(
         )
     if quantile is not None and model != "quantile":
         raise DataError("--quantile goes with --model quantile.")
+    if refund and checkpoint is None:
+        raise DataError("--refund needs the file that proves it: name it with --checkpoint.")
     facts = load_schema(schema)
     used = [name for name in columns_used(facts) if name != person]
     wanted = [*used, *([target] if target not in used else [])]

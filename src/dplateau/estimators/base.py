@@ -122,7 +122,7 @@ class PrivateLinearModel(BaseEstimator):
         Whether scores have a constant term.
     largest_weight : float, default 1
         A public maximum that all of ``fit``'s ``sample_weight`` are divided by; never the largest
-        that occurs.
+        that occurs. Where `fit` is given none, every row weighs 1 of it.
     random_state : int, optional
         Makes the fit reproducible, for experiments. The certificate then says that the model is not
         for release: whoever knows the seed can subtract the noise. It is never pickled.
@@ -423,10 +423,12 @@ class PrivateLinearModel(BaseEstimator):
         return weights / half, constant - (weights / half) @ centre
 
     def _weights(self, y: NDArray[Any], sample_weight: Any) -> Array | None:
-        """Weights in [0, 1] for every row, or None where all count alike."""
+        """Weights in [0, 1] for every row, or None where all count fully."""
         largest = positive("largest_weight", self.largest_weight)
         if sample_weight is None:
-            return None
+            if largest <= 1:
+                return None
+            sample_weight = 1.0
         return row_weights(sample_weight, len(y), largest)
 
     def _plan_for(self, X: Any, count: PrivateCount | None, groups: Any) -> Plan:

@@ -2,11 +2,13 @@
 
 Every score is a sum over the records it is computed on, never a mean: candidates are compared on
 the same records, so both rank them alike, and a sum does not tell how many there are (theory,
-section 16).
+section 16). The sums are exact, and so is the law of their noise: what one record can change is not
+enlarged by rounding.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +20,14 @@ from scipy.stats import rankdata
 from dplateau._validate import non_negative
 from dplateau.errors import PlanError
 from dplateau.plan.batches import REPLACE_ONE
+from dplateau.training.exact import add_and_round
 
 Array = NDArray[np.float64]
 Contributions = Callable[[Any, Any, NDArray[Any]], Array]
 
 _CLASSIFIED, _PREDICTED = ("accuracy", "roc_auc"), ("r2", "pinball")
+_PARTS = 1 << 24  # contributions are whole multiples of one over this: sums of 2^29 are exact
+_FARTHEST = 2.0**40  # steps of the noise's grid that a score is kept within
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,8 @@ def _own(scoring: Callable[[Any, Any, NDArray[Any]], float]) -> Score:
 def _sum_of(contributions: Contributions) -> Callable[[Any, Any, NDArray[Any]], float]:
     def total(model: Any, X: Any, y: NDArray[Any]) -> float:
         each = contributions(model, X, y)
-        return float(np.where(np.isfinite(each), each, 0.0).sum())
+        bounded = np.clip(np.where(np.isfinite(each), each, 0.0), -0.5, 0.5)
+        return int(np.rint(bounded * _PARTS).astype(np.int64).sum()) / _PARTS
 
     return total
 
@@ -136,11 +142,24 @@ def _pairs_over(records: int) -> Callable[[Any, Any, NDArray[Any]], float]:
         held = np.isfinite(scores) & np.isin(y, model.classes_)
         scores, positive = scores[held], (y == model.classes_[1])[held]
         there, others = int(positive.sum()), int((~positive).sum())
-        ranks = float(rankdata(scores)[positive].sum()) if there else 0.0
-        ordered = ranks - there * (there + 1) / 2
-        return (ordered - there * others / 2) / records
+        ranks = int(2 * rankdata(scores)[positive].sum()) if there else 0  # ties have halves
+        doubled = ranks - there * (there + 1) - there * others
+        # Rounded down: numbers at most one half apart stay so, since that is whole in these parts.
+        return (doubled * _PARTS // (2 * records)) / _PARTS
 
     return value
 
 
-__all__ = ["Score", "score_for"]
+def noisy_score(value: float, deviation: float, stream: np.random.Generator) -> float:
+    """The score with ideal Gaussian noise, on a public grid far finer than it.
+
+    A score beyond the grid's reach is moved to its end, which brings no two scores further apart;
+    one that is no number, as only a scoring of your own gives, counts as 0.
+    """
+    grid = 2.0 ** math.floor(math.log2(deviation / 1024))
+    most = grid * _FARTHEST
+    kept = min(max(value, -most), most) if not math.isnan(value) else 0.0
+    return float(add_and_round(np.array([kept]), deviation, grid, stream)[0])
+
+
+__all__ = ["Score", "noisy_score", "score_for"]

@@ -20,7 +20,7 @@ from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
-from dplateau.estimators.scoring import Score, score_for
+from dplateau.estimators.scoring import Score, noisy_score, score_for
 from dplateau.estimators.search_plan import choose_trials, plan_search
 from dplateau.estimators.surroundings import COPIES, accounted
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
@@ -389,10 +389,7 @@ class _Trial:
         model = clone(self._models[place])
         _fitted(model, self._models[0], released)
         value = float(self._score.value(model, *scored))
-        value = value if math.isfinite(value) else 0.0
-        noisy = value + self._search.score_noise * float(self._noise.standard_normal())
-        grid = 2.0 ** math.floor(math.log2(self._search.score_noise / 1024))
-        return round(noisy / grid) * grid, (place, model, released)
+        return noisy_score(value, self._search.score_noise, self._noise), (place, model, released)
 
 
 def _fitted(model: PrivateLinearModel, like: PrivateLinearModel, released: Release) -> None:

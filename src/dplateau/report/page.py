@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau import _disk as disk
 from dplateau._json import number
 from dplateau.auditing.imported import read_audit
 from dplateau.auditing.result import VIOLATED, AuditResult
-from dplateau.certificate import disk, evaluation, sign, wording
+from dplateau.certificate import evaluation, sign, wording
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.evaluation import Evaluation, read_evaluations
 from dplateau.certificate.files import CERTIFICATE, MODEL, REPORT, check_file, write_file

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dplateau.certificate.files import write_file
 from dplateau.errors import DataError
 from dplateau.report.comparison import (
     BOK,
@@ -210,13 +211,10 @@ def to_png(figure: Figure, *, dpi: int = 160) -> bytes:
 def save(figure: Figure, path: str | Path) -> Path:
     """Write the picture as PNG or SVG, whichever the name ends with."""
     path = Path(path)
-    if path.suffix == ".svg":
-        path.write_text(to_svg(figure), encoding="utf-8")
-    elif path.suffix == ".png":
-        path.write_bytes(to_png(figure))
-    else:
+    draw: dict[str, Callable[[Figure], str | bytes]] = {".svg": to_svg, ".png": to_png}
+    if path.suffix not in draw:
         raise DataError(f"a picture is written as .png or .svg; found {path.name!r}.")
-    return path
+    return write_file(path, draw[path.suffix](figure), force=True)
 
 
 # -- how a comparison is drawn ----------------------------------------------------------------

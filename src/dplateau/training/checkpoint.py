@@ -20,7 +20,6 @@ import json
 import math
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau import _disk as disk
 from dplateau._validate import non_negative
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.checks import weights_in_domain
@@ -40,7 +40,6 @@ MARK = "dplateau checkpoint, PRIVATE: an unreleased iterate, not a model; do not
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _HEAD_BYTES = 1 << 20  # more than any head has; a plan's loss may name many classes
 _LARGEST = 1 << 34  # no model is larger
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,7 @@ class ResumeFile:
 
         The file is spent by this: before the first step a new one takes its place.
         """
+        disk.sweep(disk.left_beside(self.path))  # a run killed while it saved leaves an iterate
         content = self._read(_HEAD_BYTES + 8 * math.prod(shape) + _DIGEST_BYTES)
         if content is None:
             self._token = _claim(self._run, create=True)
@@ -116,21 +116,11 @@ class ResumeFile:
             "once": once,
         }
         body = json.dumps(head).encode() + b"\n" + np.ascontiguousarray(weights, "<f8").tobytes()
-        part = self.path.with_name(f".{self.path.name}.{once}.part")
-        try:
-            descriptor = os.open(part, _NEW, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(body + self._seal(body))
-                file.flush()
-                os.fsync(file.fileno())
+        with disk.staged(self.path, body + self._seal(body), 0o600) as part:
             # Until the new file is in place the old one is the one to go on from.
             _write_words(self._token, [*_words(self._token)[-1:], once])
             os.replace(part, self.path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                part.unlink()
-            raise
-        _flush_directory(self.path.parent)
+        disk.flush(self.path.parent)
         _write_words(self._token, [once])
 
     def finish(self) -> None:
@@ -154,14 +144,13 @@ class ResumeFile:
 
     def _read(self, most: int) -> bytes | None:
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return disk.read_bytes(self.path, most)
         except FileNotFoundError:
             return None
-        with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > most:
-                raise DataError(f"{self.path} is not a dplateau checkpoint. Name another file.")
-            return file.read(most)
+        except OSError:
+            raise DataError(
+                f"{self.path} is not a dplateau checkpoint. Name another file."
+            ) from None
 
     def _authentic(self, content: bytes) -> tuple[dict[str, Any], bytes]:
         body, seal = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
@@ -187,12 +176,14 @@ class ResumeFile:
                 f"{shape}. Resume with the data that the run was started on."
             )
         step = head["step"]
-        if type(step) is not int or not 0 < step < self.plan.iterations:
+        if type(step) is not int or not 0 <= step < self.plan.iterations:
             raise DataError(
                 f"{self.path} was written at step {step!r}, from which a plan of "
                 f"{self.plan.iterations:g} iterations does not go on. Delete it to start afresh."
             )
         weights = np.frombuffer(numbers, "<f8").reshape(shape).astype(np.float64)
+        if not step and not np.array_equal(weights, self.plan.domain.project(np.zeros(shape))):
+            raise DataError(f"{self.path} holds other weights at step 0 than a run starts with.")
         if not weights_in_domain(self.plan, weights):
             raise DataError(
                 f"{self.path} holds weights outside the plan's domain. Delete it to start afresh."
@@ -242,17 +233,12 @@ def _state_directory() -> Path:
 def _user_key() -> bytes:
     """The key that authenticates this user's resume files, made on first use."""
     path = _state_directory() / "resume.key"
-    with contextlib.suppress(FileExistsError):
-        part = path.with_name(f".resume.key.{secrets.token_hex(8)}")
-        descriptor = os.open(part, _NEW, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(32))
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(part, path)  # whole, or not there
-        finally:
-            part.unlink()
+    if not path.exists():
+        with (
+            contextlib.suppress(FileExistsError),
+            disk.staged(path, secrets.token_bytes(32), 0o600) as part,
+        ):
+            disk.put_new(part, path)  # whole, or not there
     key = path.read_bytes()
     if len(key) != 32 or path.stat().st_mode & 0o077:
         raise PlanError(
@@ -289,16 +275,6 @@ def _write_words(token: int, words: list[str]) -> None:
     text = " ".join(words).ljust(80).encode()
     os.pwrite(token, text, 0)
     os.fsync(token)
-
-
-def _flush_directory(directory: Path) -> None:
-    """Make the renaming itself survive a power failure, where the system can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextlib.contextmanager

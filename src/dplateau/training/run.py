@@ -332,8 +332,12 @@ def _released(session: Session, streams: noise.Streams) -> Array:
 
 
 def _resume(session: Session, keeper: ResumeFile | None) -> None:
-    found = None if keeper is None else keeper.resume(session.weights.shape)
-    if found is not None:
+    if keeper is None:
+        return
+    found = keeper.resume(session.weights.shape)
+    if found is None:  # from here on the file proves that the run has not ended
+        keeper.save(session.step, session.weights)
+    else:
         session.step, session.weights = found
 
 

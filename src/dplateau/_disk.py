@@ -8,11 +8,15 @@ import errno
 import fcntl
 import functools
 import os
+import re
 import secrets
 import stat
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from dplateau.errors import LeftoverWarning
 
 TOKEN = r"[0-9a-f]{16}\.dplateau"  # the end of every temporary name
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -70,6 +74,17 @@ def written(path: Path, data: bytes, mode: int = 0o666) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def staged(path: Path, data: bytes, mode: int = 0o666) -> Iterator[Path]:
+    """A new file beside ``path`` for the block to put in its place; gone when the block ends."""
+    part = temporary(path)
+    try:
+        with written(part, data, mode):
+            yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def put_new(part: Path, path: Path) -> None:
     """Give the file its name, unless the name is taken."""
     try:
@@ -89,6 +104,49 @@ def try_lock(descriptor: int) -> bool:
     except OSError as trouble:
         return trouble.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
     return True
+
+
+# -- what interrupted runs left --------------------------------------------------------------------
+
+
+def left_beside(path: Path, pattern: str | None = None) -> list[Path]:
+    """Temporary files and directories beside a file, or those in a directory of that pattern."""
+    place = path if pattern else path.parent
+    wanted = pattern or rf"\.{re.escape(path.name)}\.{TOKEN}"
+    with contextlib.suppress(OSError):
+        return sorted(one for one in place.iterdir() if re.fullmatch(wanted, one.name))
+    return []
+
+
+def abandoned(path: Path) -> bool:
+    """Whether no running process uses it; a symbolic link is none of ours."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sweep(
+    left: list[Path], remove: Callable[[Path], None] = lambda one: one.unlink(missing_ok=True)
+) -> None:
+    """Remove what interrupted runs left, and say so; what a running one uses stays."""
+    for one in left:
+        if not abandoned(one):
+            continue
+        remove(one)
+        told = (
+            f"{one} was left by an interrupted run and holds other files: look at it."
+            if os.path.lexists(one)
+            else f"removed {one}, left by an interrupted run."
+        )
+        warnings.warn(told, LeftoverWarning, stacklevel=2)
+
+
+# -- directories -----------------------------------------------------------------------------------
 
 
 def flush(directory: Path) -> None:
@@ -127,10 +185,14 @@ def _renameat2() -> Callable[..., Any] | None:
 
 
 __all__ = [
+    "abandoned",
     "flush",
+    "left_beside",
     "put_new",
     "read_bytes",
     "reason",
+    "staged",
+    "sweep",
     "take_place",
     "temporary",
     "try_lock",
