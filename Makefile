@@ -17,10 +17,10 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 -m "not slow and not bench"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not bench"
 
 test-all: $(READY)
-	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n 2
+	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .

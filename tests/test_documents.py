@@ -3,7 +3,8 @@
 The rules for a page:
 
 * ``python`` blocks of one page run in order in one namespace, ``bash`` blocks in a shell that stops
-  at the first failing command; both in one empty directory per page.
+  at the first failing command; both in one empty directory per page. A plain call of ``dplateau``
+  is made in the test's own process: importing it takes longer than most commands.
 * A ``text`` block straight after a block that was run is what it must print (``...`` stands for
   anything, as in a doctest).
 * ``json`` and ``toml`` blocks must parse. Any other kind of fence fails: no code slips by.
@@ -18,6 +19,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -26,6 +28,8 @@ from pathlib import Path
 
 import pytest
 
+from dplateau.cli import main
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
@@ -33,6 +37,7 @@ FENCE = re.compile(
     r"(?P<code>.*?)^(?P=pad)```[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
+PLAIN_CALL = re.compile(r"dplateau [^|&;<>$`*]*")  # nothing in it that only a shell understands
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -65,16 +70,41 @@ def run_python(block: Block, page: Path, names: dict[str, object]) -> str:
     return printed.getvalue()
 
 
-def run_shell(block: Block, page: Path) -> str:
+def run_commands(block: Block, page: Path) -> str:
+    """A block of single lines one by one; one with anything longer in a shell."""
+    lines = block.code.replace("\\\n", " ").splitlines()
+    if "<<" in block.code or not any(map(PLAIN_CALL.fullmatch, lines)):
+        return run_shell(block.code, block, page)
+    calls = [run_here if PLAIN_CALL.fullmatch(line) else run_shell for line in lines]
+    return "".join(call(line, block, page) for call, line in zip(calls, lines, strict=True))
+
+
+def run_here(line: str, block: Block, page: Path) -> str:
+    printed, complaints = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", shlex.split(line))
+        patch.setenv("COLUMNS", "100")
+        patch.setenv("NO_COLOR", "1")
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaints):
+            try:
+                main()
+                code: object = 0
+            except SystemExit as end:
+                code = end.code or 0
+    assert code == 0, f"{page.name}:{block.line}\n{line}\n{complaints.getvalue()}"
+    return printed.getvalue()
+
+
+def run_shell(code: str, block: Block, page: Path) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block.code],
+        ["bash", "-euo", "pipefail", "-c", code],
         capture_output=True,
         text=True,
         timeout=300,
         env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"},
     )
-    assert done.returncode == 0, f"{page.name}:{block.line}\n{block.code}\n{done.stderr}"
+    assert done.returncode == 0, f"{page.name}:{block.line}\n{code}\n{done.stderr}"
     return done.stdout
 
 
@@ -95,7 +125,7 @@ def test_every_block_runs_and_prints_what_the_page_shows(page, tmp_path, monkeyp
         if block.kind == "python":
             printed = run_python(block, page, names)
         elif block.kind == "bash":
-            printed = run_shell(block, page)
+            printed = run_commands(block, page)
         elif block.kind == "json":
             json.loads(block.code)
         elif block.kind == "toml":

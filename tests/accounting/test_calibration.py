@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import dplateau as dp
 from dplateau.errors import PlanError
 
+SLOW = pytest.mark.slow
 BATCHES = {
     "full": dp.FullBatch(),
     "cyclic": dp.Cyclic(100),
@@ -30,10 +32,17 @@ def plan(kind: str, iterations: float = 500) -> dp.Plan:
     )
 
 
-@pytest.mark.parametrize("kind", BATCHES)
-@pytest.mark.parametrize("iterations", [200, math.inf])
-@pytest.mark.parametrize("epsilon", [0.3, 4.0])
-def test_least_noise(kind: str, iterations: float, epsilon: float) -> None:
+QUICK = {"full", "cyclic"}  # ten seconds and more for the others, but for one case of each
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "iterations", "kind"),
+    [
+        pytest.param(*case, marks=[] if case[2] in QUICK or case[:2] == (0.3, 200) else SLOW)
+        for case in itertools.product([0.3, 4.0], [200, math.inf], BATCHES)
+    ],
+)
+def test_least_noise(epsilon: float, iterations: float, kind: str) -> None:
     found = dp.calibrate(plan(kind, iterations), epsilon=epsilon, delta=1e-6)
     assert dp.account(found).epsilon(1e-6) <= epsilon
     less = found.replace(noise_multiplier=found.noise_multiplier.scaled(0.999))

@@ -319,6 +319,7 @@ def check_extreme(plan: dp.Plan, delta: float) -> dict[str, float]:
     return bounds
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(extreme_questions())
 def test_extreme_arguments_fail_closed(question) -> None:

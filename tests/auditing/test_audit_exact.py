@@ -85,7 +85,10 @@ def test_lower_bound_holds_in_95_of_100_repetitions():
     assert np.median([result.mu_lower for result in found]) >= 0.6 * truth
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one", "replace_special"])
+@pytest.mark.parametrize(
+    "relation",
+    ["replace_one", "add_or_remove_one", pytest.param("replace_special", marks=pytest.mark.slow)],
+)
 def test_own_trainer_reaches_sixty_percent_of_the_exact_mu(relation):
     sigma = 8.0 if relation == "replace_one" else 4.0
     plan = contracting(neighboring_relation=relation, noise_multiplier=sigma)
@@ -95,6 +98,7 @@ def test_own_trainer_reaches_sixty_percent_of_the_exact_mu(relation):
     assert result.verdict == "consistent"
 
 
+@pytest.mark.slow
 def test_walk_reaches_sixty_percent_of_the_exact_epsilon():
     plan = walk(noise_multiplier=4.0, domain=Box(-0.02, 0.02))
     exact = lower_bound(plan, DELTA)

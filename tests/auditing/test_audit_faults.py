@@ -97,7 +97,14 @@ def test_broken_trainer_is_caught_and_honest_one_is_not(fault, reference_trainer
     assert honest.verdict == "consistent", honest.violations
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
+LONG = (batches_reused, average_released, divided_by_realised_poisson_size)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=[pytest.mark.slow] * (fault in LONG)) for fault in FAULTS],
+    ids=lambda f: f.__name__,
+)
 def test_our_own_trainer_passes_where_the_broken_ones_fail(fault):
     _, plan, arguments = fault()
     options = {"repeats": 1000, "confidence": 0.999, "random_state": 6, **arguments}

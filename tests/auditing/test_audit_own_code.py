@@ -55,7 +55,16 @@ def check(plan, canary, repeats, features=3):
 PAIRS = [(b, r) for b, r in itertools.product(BATCHES, dp.batches.RELATIONS) if r in b.relations]
 
 
-@pytest.mark.parametrize(("batches", "relation"), PAIRS, ids=repr)
+@pytest.mark.parametrize(
+    ("batches", "relation"),
+    [
+        pytest.param(
+            *pair, marks=[pytest.mark.slow] * isinstance(pair[0], (dp.Poisson, dp.FixedSize))
+        )
+        for pair in PAIRS
+    ],
+    ids=repr,
+)
 def test_batch_kind_passes_its_audit(batches, relation):
     check(make_plan(dp.Huber(), batches, relation), "unused", repeats=500)
 

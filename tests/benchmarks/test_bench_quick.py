@@ -29,6 +29,7 @@ def _no_peers(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets, "CACHE", tmp_path / "data")
 
 
+@pytest.mark.slow
 def test_every_benchmark_runs_and_makes_a_page(tmp_path):
     results = driver.run(list(driver.MODULES), "tiny", tmp_path / "results")
     assert set(results) == set(driver.MODULES)

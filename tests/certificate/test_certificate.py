@@ -117,7 +117,8 @@ def other_digit(value):
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 24))]
+    "seed",
+    [0, 1, 3, 4, 5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, *range(6, 24)))],
 )
 def test_verify_agrees_with_account_on_random_plans(seed):
     plan = random_plan(seed)
@@ -215,7 +216,9 @@ def test_a_forged_claim_is_found_by_recomputing(certificate, path):
     assert not accepted(edited(certificate, path, other_digit(value), repair=True))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
+)
 def test_a_forged_plan_is_found_whenever_it_changes_the_guarantee(seed):
     certificate = certificate_of(random_plan(seed))
     changed_guarantee = 0

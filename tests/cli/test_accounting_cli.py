@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
+from typing import NamedTuple
 
 import pytest
 from typer.testing import CliRunner
@@ -29,19 +28,26 @@ OPTIONS = {
 }
 
 
-def dplateau(command: str, *flags: str, **changes: str | None) -> subprocess.CompletedProcess[str]:
-    options = {**OPTIONS, **{f"--{k.replace('_', '-')}": v for k, v in changes.items()}}
-    words = [word for key, value in options.items() if value is not None for word in (key, value)]
-    return subprocess.run(
-        [sys.executable, "-c", "from dplateau.cli import main; main()", command, *words, *flags],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+class Ran(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_account_prints_one_json_object() -> None:
-    ran = dplateau("account", "--json")
+@pytest.fixture
+def told(dplateau):
+    """Call a command with the options above, some of them changed or left out."""
+
+    def call(command: str, *flags: str, **changes: str | None) -> Ran:
+        options = {**OPTIONS, **{f"--{k.replace('_', '-')}": v for k, v in changes.items()}}
+        words = [word for pair in options.items() if pair[1] is not None for word in pair]
+        return Ran(*dplateau(command, *words, *flags))
+
+    return call
+
+
+def test_account_prints_one_json_object(told) -> None:
+    ran = told("account", "--json")
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     plan = dp.Plan(
@@ -64,27 +70,27 @@ def test_account_prints_one_json_object() -> None:
     }  # fmt: skip
 
 
-def test_account_speaks_to_people() -> None:
-    ran = dplateau("account", iterations="inf")
+def test_account_speaks_to_people(told) -> None:
+    ran = told("account", iterations="inf")
     assert ran.returncode == 0, ran.stderr
     assert "(reported)" in ran.stdout
     assert "any number of training" in " ".join(ran.stdout.split())
 
 
-def test_calibrate_meets_its_target() -> None:
-    ran = dplateau("calibrate", "--json", noise_multiplier=None, epsilon="1.0", iterations="inf")
+def test_calibrate_meets_its_target(told) -> None:
+    endless = {"iterations": "inf", "batches": "full", "batch_size": None}
+    ran = told("calibrate", "--json", noise_multiplier=None, epsilon="1.0", **endless)
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     assert found["epsilon"] <= 1.0
     assert found["epsilon"] > 0.99
-    again = dplateau(
-        "account", "--json", iterations="inf", noise_multiplier=repr(found["noise_multiplier"])
-    )
+    again = told("account", "--json", noise_multiplier=repr(found["noise_multiplier"]), **endless)
     assert json.loads(again.stdout)["epsilon"] == pytest.approx(found["epsilon"], rel=1e-9)
 
 
-def test_calibrate_solves_for_iterations() -> None:
-    ran = dplateau("calibrate", "--json", "--solve-for", "iterations", epsilon="8.0", diameter=None)
+def test_calibrate_solves_for_iterations(told) -> None:
+    full = {"batches": "full", "batch_size": None, "diameter": None}
+    ran = told("calibrate", "--json", "--solve-for", "iterations", epsilon="8.0", **full)
     found = json.loads(ran.stdout)
     assert found["epsilon"] <= 8.0
     assert 1 < found["iterations"] < math.inf
@@ -106,8 +112,8 @@ def test_calibrate_solves_for_iterations() -> None:
         ({"batches": "cyclic", "relation": "add_or_remove_one"}, "do not go with"),
     ],
 )
-def test_bad_input_is_one_clear_line_and_exit_code_two(changes, words) -> None:
-    ran = dplateau("account", "--json", **changes)
+def test_bad_input_is_one_clear_line_and_exit_code_two(told, changes, words) -> None:
+    ran = told("account", "--json", **changes)
     assert ran.returncode == 2
     assert ran.stdout == ""
     assert words in ran.stderr
@@ -116,8 +122,8 @@ def test_bad_input_is_one_clear_line_and_exit_code_two(changes, words) -> None:
     assert len(ran.stderr.strip().splitlines()) == 1
 
 
-def test_a_radius_needs_a_diameter_to_start_from() -> None:
-    ran = dplateau("calibrate", "--solve-for", "radius", epsilon="1", diameter=None)
+def test_a_radius_needs_a_diameter_to_start_from(told) -> None:
+    ran = told("calibrate", "--solve-for", "radius", epsilon="1", diameter=None)
     assert ran.returncode == 2
     assert "--diameter" in ran.stderr
 

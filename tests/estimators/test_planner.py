@@ -153,7 +153,7 @@ def test_what_is_given_is_kept():
         "domain": dp.L2Ball(3.0),
         "regularization": 0.01,
         "l1": 0.001,
-        "batches": dp.Poisson(500),
+        "batches": dp.Cyclic(500),
         "iterations": 40,
         "step_size": 2.0,
     }
@@ -225,8 +225,17 @@ def test_wrong_arguments_are_refused_by_their_own_name(wrong, words):
         suggest_plan(n_samples=100, n_features=5, **given)
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("size", [3, 20, 50])
+@pytest.mark.parametrize(
+    ("size", "relation"),
+    [
+        (3, "replace_one"),
+        (20, "add_or_remove_one"),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in [(3, "add_or_remove_one"), (20, "replace_one"), (50, "replace_one")]
+        ),
+    ],
+)
 def test_a_small_poisson_batch_gets_a_step_it_has_room_for(relation: str, size: int) -> None:
     plan = dp.suggest_plan(
         dp.Logistic(),

@@ -191,6 +191,7 @@ def test_a_search_in_a_cross_validation_is_warned_of() -> None:
         cross_val_score(search(), X, Y, cv=2)
 
 
+@pytest.mark.slow
 def test_the_scikit_learn_contract() -> None:
     from sklearn.utils.estimator_checks import check_estimator
 

@@ -13,6 +13,8 @@ import dplateau as dp
 from dplateau.explorer.server import Explorer
 from dplateau.plan.plan import Plan
 
+pytestmark = pytest.mark.xdist_group("browser")  # one explorer and one browser for all of them
+
 
 def exact_epsilon(page: Any) -> str:
     page.wait_for_selector('#epsilon[data-status="exact"]')

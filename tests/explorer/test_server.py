@@ -26,6 +26,8 @@ from dplateau.explorer.server import ADDRESS, Explorer
 from dplateau.explorer.workers import Limits
 from oracles.runs import Run
 
+pytestmark = pytest.mark.xdist_group("browser")  # the explorer of the page's tests
+
 
 @pytest.fixture
 def client(explorer: Explorer) -> Iterator[httpx.Client]:

@@ -183,55 +183,59 @@ PICTURES = """
 """
 
 
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as running:
+        yield running
+
+
 @needs_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1400])
-def test_it_is_readable_in_a_real_browser(page, width, dark, tmp_path):
-    with Browser() as browser:
-        browser.show(page.as_uri(), width, dark=dark)
-        assert browser.complaints() == []
-        assert browser.requests() == [page.as_uri()]
-        assert browser.evaluate("document.documentElement.scrollWidth") <= width
-        assert browser.evaluate(LETTERS) >= LEAST_LETTERS
-        assert browser.evaluate(CONTRAST) >= LEAST_CONTRAST
-        pictures = browser.evaluate(PICTURES)
-        assert len(pictures) == 2
-        for wide, high, paths, _ in pictures:
-            assert wide > 300
-            assert high > 200
-            assert paths > 10
-        assert browser.screenshot(tmp_path / "page.png").stat().st_size > 20_000
+def test_it_is_readable_in_a_real_browser(browser, page, width, dark, tmp_path):
+    browser.show(page.as_uri(), width, dark=dark)
+    assert browser.complaints() == []
+    assert browser.requests() == [page.as_uri()]
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(LETTERS) >= LEAST_LETTERS
+    assert browser.evaluate(CONTRAST) >= LEAST_CONTRAST
+    pictures = browser.evaluate(PICTURES)
+    assert len(pictures) == 2
+    for wide, high, paths, _ in pictures:
+        assert wide > 300
+        assert high > 200
+        assert paths > 10
+    assert browser.screenshot(tmp_path / "page.png").stat().st_size > 20_000
 
 
 @needs_browser
-def test_its_pictures_answer_where_scripts_are_allowed_and_are_still_where_not(page):
+def test_its_pictures_answer_where_scripts_are_allowed_and_are_still_where_not(browser, page):
     """With the script, arrow keys read values out; without, the same lines are drawn and named."""
     lines = "document.querySelectorAll('figure .stage .line').length"
-    with Browser() as browser:
-        browser.show(page.as_uri(), 1400)
-        alive = browser.evaluate(lines)
-        stage = "document.querySelector('figure .stage')"
-        browser.evaluate(f"{stage}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'End'}}))")
-        said = browser.evaluate("document.querySelector('figure .readout').textContent")
-        assert re.match(r"After 200k steps: composition .* reported 3\.\d+", said)
-        browser.call("Emulation.setScriptExecutionDisabled", value=True)
-        browser.show(page.as_uri(), 1400)
-        names = "[...document.querySelectorAll('figure text')].map(t => t.textContent).join()"
-        assert browser.evaluate("document.querySelectorAll('figure .readout').length") == 0
-        assert browser.evaluate(lines) > alive  # the legend's samples are part of the picture
-        still = browser.evaluate(names)
-        assert all(name in still for name in ("composition", "reported", "lower bound", "this run"))
-        assert browser.complaints() == []
+    browser.show(page.as_uri(), 1400)
+    alive = browser.evaluate(lines)
+    stage = "document.querySelector('figure .stage')"
+    browser.evaluate(f"{stage}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'End'}}))")
+    said = browser.evaluate("document.querySelector('figure .readout').textContent")
+    assert re.match(r"After 200k steps: composition .* reported 3\.\d+", said)
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    browser.show(page.as_uri(), 1400)
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)  # from the next page on
+    names = "[...document.querySelectorAll('figure text')].map(t => t.textContent).join()"
+    assert browser.evaluate("document.querySelectorAll('figure .readout').length") == 0
+    assert browser.evaluate(lines) > alive  # the legend's samples are part of the picture
+    still = browser.evaluate(names)
+    assert all(name in still for name in ("composition", "reported", "lower bound", "this run"))
+    assert browser.complaints() == []
 
 
 @needs_browser
-def test_it_prints_on_white_paper(page):
-    with Browser() as browser:
-        browser.show(page.as_uri(), 800, dark=True)
-        dark = {"name": "prefers-color-scheme", "value": "dark"}
-        browser.call("Emulation.setEmulatedMedia", media="print", features=[dark])
-        background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert background == "rgb(255, 255, 255)"
-        assert browser.evaluate(CONTRAST) >= LEAST_CONTRAST
-        pdf = base64.b64decode(browser.call("Page.printToPDF")["data"])
-        assert 1 <= len(re.findall(rb"/Type /Page\b(?!s)", pdf)) <= 8
+def test_it_prints_on_white_paper(browser, page):
+    browser.show(page.as_uri(), 800, dark=True)
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.call("Emulation.setEmulatedMedia", media="print", features=[dark])
+    background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == "rgb(255, 255, 255)"
+    assert browser.evaluate(CONTRAST) >= LEAST_CONTRAST
+    pdf = base64.b64decode(browser.call("Page.printToPDF")["data"])
+    assert 1 <= len(re.findall(rb"/Type /Page\b(?!s)", pdf)) <= 8

@@ -1,8 +1,24 @@
-"""Which engine runs a test: by default the plain one, since the plans of tests are small."""
+"""Which engine runs a test: by default the plain one, since the plans of tests are small.
 
+The quick suite compiles for rows of float64, dense in order or sparse; other layouts are ten seconds
+of compilation each, through the same code: ``make test-all``.
+"""
+
+import numpy as np
 import pytest
 
 from dplateau.training import engine
+
+COMPILED_QUICKLY = {"float64 C", "strided", "CSR float64", "CSC"}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        layout = given.get("layout", "float64 C")
+        other = layout not in COMPILED_QUICKLY or given.get("dtype") is np.float32
+        if given.get("either_engine") == "native" and other:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

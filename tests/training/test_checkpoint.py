@@ -227,6 +227,7 @@ print(outcome.iterations_run)
 """
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_a_random_moment_resumes_and_ends_with_its_plan(tmp_path):
     script, path = tmp_path / "killed.py", tmp_path / "run.ckpt"
     script.write_text(textwrap.dedent(KILLED))

@@ -194,7 +194,7 @@ def test_run_many_repeats_what_run_does(either_engine, loss, batches):
     np.testing.assert_allclose(models, expected[None].repeat(70, 0), atol=1e-12)
 
 
-@pytest.mark.parametrize("layout", ["float32 C", "float64 F", "CSR float64"])
+@pytest.mark.parametrize("layout", ["float64 C", "float32 C", "float64 F", "CSR float64"])
 @pytest.mark.parametrize("loss", [LOSSES[2], LOSSES[8]], ids=lambda loss: loss.kind)
 def test_run_many_draws_batches_for_each_model(either_engine, loss, layout):
     X, y = data_for(loss)
