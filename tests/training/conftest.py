@@ -1,7 +1,7 @@
 """Which engine runs a test: by default the plain one, since the plans of tests are small.
 
-The quick suite compiles for rows of float64, dense in order or sparse; other layouts are ten seconds
-of compilation each, through the same code: ``make test-all``.
+The quick suite compiles for rows of float64, dense in order or sparse; other layouts are ten more
+seconds of compilation each, through the same code: ``make test-all``.
 """
 
 import numpy as np
