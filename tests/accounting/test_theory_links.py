@@ -22,7 +22,7 @@ PLUMBING = {
     "privacy_loss.conversions": {"check_delta", "check_epsilon"},
     "lower.draws": {"gauss_nodes"},
     "lower.line": {"merged"},
-    "privacy_loss.distribution": {"log_against_standard", "log_ratio"},
+    "privacy_loss.distribution": {"log_against_standard"},
     "lower.moves": {
         "moves_in",
         "unrolled",

@@ -20,7 +20,7 @@ from dplateau.plan.schedules import Constant
 
 Progress = Callable[[Plan, float], None]
 
-_CLOSE = 4e-4  # relative width of the final bracket; a thousandth less must fail
+_CLOSE = 8e-4  # relative width of the final bracket; a thousandth less must fail
 _NOISIEST = 1e15
 
 
@@ -190,11 +190,12 @@ def _least(cost: Callable[[float], float], target: float, most: float) -> float 
         if high > math.log(most):
             return None
     low, stride = high, 0.1
-    while excess(low) <= 0:
+    while not any(value > 0 for value in seen.values()):
         if low < -math.log(most):
             return math.exp(low)
         low -= min(max(-excess(low), stride), 12.0)
         stride *= 3
+        excess(low)
     low, high = (max(k for k in seen if seen[k] > 0), min(k for k in seen if seen[k] <= 0))
     brentq(excess, low, high, xtol=_CLOSE / 2, rtol=1e-12)
     return math.exp(_private_side(excess, seen))

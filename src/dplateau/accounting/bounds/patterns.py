@@ -32,7 +32,10 @@ _GEOMETRIC = tuple(Growth(ratio=r) for r in (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5
 _FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[3])
 _REST = 1e-4  # share of delta for what is older than some memories
 _SMALLEST_HIT, _LARGEST_HIT = 0.1, 12.0  # noise deviations between which blocks are worth trying
-_SPACINGS = (1e-3, 4e-3, 2e-2)  # of the grids of sketches, for small to large epsilons
+_SPACINGS = (1e-3, 2e-3, 4e-3, 1e-2, 2e-2)  # of the grids of sketches, for small to large epsilons
+_ROOM = (
+    0.2  # of a sketch's grid that an epsilon may take up: what lies beyond the grid is misplaced
+)
 _HARD, _RARE = 1.0, 3e-8  # hits and deltas for which whole patterns are tried
 PESSIMISM = 0.97  # how far a sketch may lie above the bound itself
 _WIDEST = 250.0  # noise deviations that the hits of a block may span
@@ -130,7 +133,7 @@ def from_common_start(plan: Plan, last: float, delta: float) -> Price | None:
         return _allocated(plan, facts, steps, delta)
     value, layout, filled = _sketch(plan, steps, delta)
     whole = _whole(plan, facts, steps, delta - filled)
-    if whole is not None and whole.epsilon(delta - filled) < value:
+    if whole is not None and whole.delta(value) < delta - filled:
         return WithFailure(whole, filled)
     if layout is None:
         return None
@@ -176,13 +179,16 @@ def _sketch(plan: Plan, steps: float, delta: float) -> tuple[float, Layout | Non
     left = delta - filled
     if not left > 0.5 * delta:  # batches that overflow too often are left to the other bounds
         return math.inf, None, filled
-    value, layout = math.inf, None
+    value, layout = 0.0, None
     for spacing in _SPACINGS:
-        value, layout = _best(
-            lambda growth: _layout(plan, facts, steps, growth, _REST * left), Sketch(spacing), left
-        )
-        if value < 0.5 * spacing * Sketch.TOP:
-            break
+        if value < _ROOM * spacing * Sketch.TOP or spacing == _SPACINGS[-1]:
+            value, layout = _best(
+                lambda growth: _layout(plan, facts, steps, growth, _REST * left),
+                Sketch(spacing),
+                left,
+            )
+            if value < _ROOM * spacing * Sketch.TOP:
+                break
     return value, layout, filled
 
 
@@ -195,7 +201,7 @@ def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> 
     if facts is None or facts.epoch is not None or not horizons:
         return {}
     longest, least = max(horizons), min(deltas)
-    sketch = Sketch(_SPACINGS[1])
+    sketch = Sketch(_SPACINGS[2])
     found = dict.fromkeys(horizons, math.inf)
     left = [delta - facts.overflow * r for r, delta in zip(horizons, deltas, strict=True)]
     for growth in _FEW:

@@ -97,8 +97,9 @@ def block_laws(block: Block) -> StepLaws:
     means = numbers * block.mu * (1 + _PADDING)
     upper = Mixture(held, tuple(means))
     lower = Mixture(held, tuple(-means)) if block.mirrored else Mixture((1.0,), (0.0,))
-    forward, backward = (_losing(law, lost) for law in pair_laws(upper, lower, _CELL))
-    return StepLaws(forward, forward) if block.mirrored else StepLaws(forward, backward)
+    forward, backward = pair_laws(upper, lower, _CELL)
+    kept = _losing(forward, lost)
+    return StepLaws(kept, kept if block.mirrored else _losing(backward, lost))
 
 
 def _losing(law: LossLaw, lost: float) -> LossLaw:
@@ -168,12 +169,11 @@ class Sketch:
         numbers, weights, _ = hits(block.steps, block.q)
         held = weights > 1e-15
         means, weights = numbers[held, None] * block.mu, weights[held]
-        start = -9.0 - (float(means[-1, 0]) if block.mirrored else 0.0)
-        x = np.arange(start, 9.0 + float(means[-1, 0]), self._NODE)
+        reach = math.ceil((9.0 + float(means[-1, 0])) / self._NODE)
+        least = -reach if block.mirrored else -math.ceil(9.0 / self._NODE)
+        x = self._NODE * np.arange(least, reach + 1)
         upper = weights @ np.exp(-0.5 * (x - means) ** 2)
-        lower = (
-            weights @ np.exp(-0.5 * (x + means) ** 2) if block.mirrored else np.exp(-0.5 * x * x)
-        )
+        lower = upper[::-1] if block.mirrored else np.exp(-0.5 * x * x)
         loss = np.log(np.maximum(upper, _TINY)) - np.log(np.maximum(lower, _TINY))
         orders = [(loss, upper)]
         if not block.mirrored:

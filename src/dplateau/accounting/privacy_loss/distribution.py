@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, logsumexp
+from scipy.special import log_ndtr
 
 Vector = NDArray[np.float64]
 
@@ -100,25 +100,27 @@ class Mixture:
 
     def log_tail(self, x: float) -> float:
         """``log P[X > x]``."""
-        parts = [log_ndtr(m - x) for m in self.means]
-        return float(logsumexp(parts, b=np.array(self.weights)))
+        return self._log_sum(log_ndtr(np.array(self.means) - x))
 
     def log_head(self, x: float) -> float:
         """``log P[X < x]``."""
-        parts = [log_ndtr(x - m) for m in self.means]
-        return float(logsumexp(parts, b=np.array(self.weights)))
+        return self._log_sum(log_ndtr(x - np.array(self.means)))
 
+    def _log_sum(self, exponents: Vector) -> float:
+        largest = float(exponents.max())
+        return largest + math.log(float(np.array(self.weights) @ np.exp(exponents - largest)))
 
-def log_ratio(upper: Mixture, lower: Mixture, x: Vector) -> Vector:
-    """``log upper/lower`` with full relative accuracy where it is close to zero.
-
-    With ``e_i = m_i x - m_i^2/2`` the ratio is ``(1 + sum w_i expm1(e_i)) / (the same below)``.
-    """
-    return log_against_standard(upper, x) - log_against_standard(lower, x)
+    @property
+    def mirrored(self) -> Mixture:
+        """The law of ``-X``."""
+        return Mixture(self.weights, tuple(-m for m in self.means))
 
 
 def log_against_standard(law: Mixture, x: Vector) -> Vector:
-    """``log`` of a mixture's density over that of ``N(0, 1)``."""
+    """``log`` of a mixture's density over that of ``N(0, 1)``, accurate where it is close to zero.
+
+    With ``e_i = m_i x - m_i^2/2`` the ratio is ``1 + sum w_i expm1(e_i)``.
+    """
     if law.means == (0.0,) and law.weights == (1.0,):
         return np.zeros_like(x)
     means, weights = np.array(law.means)[:, None], np.array(law.weights)
@@ -142,7 +144,8 @@ def pair_laws(upper: Mixture, lower: Mixture, cell: float = CELL) -> tuple[LossL
     """
     edges = _edges(min(lower.means) - _REACH, max(upper.means) + _REACH, cell)
     cells = _Cells(upper, lower, edges)
-    return cells.forward(), cells.backward()
+    forward = cells.forward()
+    return forward, forward if lower == upper.mirrored else cells.backward()
 
 
 def _edges(low: float, high: float, cell: float = CELL) -> Vector:
@@ -160,10 +163,14 @@ class _Cells:
         centres, half = (edges[:-1] + edges[1:]) / 2, np.diff(edges) / 2
         x = centres[:, None] + half[:, None] * _NODES
         weight, standard = half[:, None] * _WEIGHTS, -0.5 * (x * x + math.log(2 * math.pi))
-        above, below = log_against_standard(upper, x), log_against_standard(lower, x)
+        above, at_edges = (log_against_standard(upper, points) for points in (x, edges))
+        if lower == upper.mirrored and edges[0] == -edges[-1]:
+            below, at_lower = above[::-1, ::-1], at_edges[::-1]
+        else:
+            below, at_lower = (log_against_standard(lower, points) for points in (x, edges))
         self.upper_mass: Vector = weight * np.exp(standard + above)
         self.lower_mass: Vector = weight * np.exp(standard + below)
-        self.at_edges = log_ratio(upper, lower, edges)
+        self.at_edges = at_edges - at_lower
         self.inside = np.clip(above - below, self.at_edges[:-1, None], self.at_edges[1:, None])
 
     def forward(self) -> LossLaw:

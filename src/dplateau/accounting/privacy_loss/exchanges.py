@@ -25,6 +25,7 @@ _FARTHEST = 40.0  # deviations beyond which no event has mass
 _CELLS = 64
 _ROUNDS = 5  # each cuts the cells that may hold the largest value eightfold
 _PADDING = 1e-12
+_CLOSE = 1e-7  # of an epsilon, relative: each delta is a search of its own
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Exchanged:
         return np.asarray((gain * (1 + _PADDING) - math.exp(epsilon) * loss) @ weights)
 
     def epsilon(self, delta: float) -> float:
-        return least_epsilon(self.delta, delta)
+        return least_epsilon(self.delta, delta, _CLOSE)
 
     def estimate(self, delta: float) -> float:
         return self.epsilon(delta)

@@ -160,7 +160,7 @@ class OneSided:
         return [Composition(((law, 1),)).on_grid(interval).failing(self.infinity) for law in orders]
 
 
-def least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+def least_epsilon(delta_of: Callable[[float], float], delta: float, close: float = 1e-12) -> float:
     """The least epsilon at which a decreasing ``delta_of`` is at most ``delta``, rounded up.
 
     See docs/theory.md#section-2.
@@ -174,9 +174,9 @@ def least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
             return math.inf
     target = math.log(delta)
     found = float(
-        brentq(lambda e: math.log(delta_of(e)) - target, low, high, xtol=1e-12, rtol=1e-12)
+        brentq(lambda e: math.log(delta_of(e)) - target, low, high, xtol=close, rtol=close)
     )
-    for padding in (0.0, 1e-11, 1e-10, 1e-9, 1e-8):  # to the private side of the root
+    for padding in (0.0, *(close * 10.0**k for k in range(1, 5))):  # to the private side
         if delta_of(found * (1 + padding)) <= delta:
             return min(found * (1 + padding), high)
     return high
