@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dplateau.errors import (
     CertificateError,
+    ClusterError,
     DataError,
     PlanError,
     PrivacyWarning,
@@ -142,6 +143,7 @@ __all__ = [  # noqa: RUF022 (the order in which a plan is written)
     "PlanError",
     "DataError",
     "CertificateError",
+    "ClusterError",
     "PrivacyWarning",
     "StoppedEarlyWarning",
 ]

@@ -18,6 +18,10 @@ class CertificateError(ValueError):
     """A certificate that cannot be read, or whose claims do not hold."""
 
 
+class ClusterError(RuntimeError):
+    """A cluster that does not answer, or lost too much: the run was ended, nothing released."""
+
+
 class PrivacyWarning(UserWarning):
     """Something outside the model spends privacy that its certificate does not count."""
 
@@ -32,6 +36,7 @@ class LeftoverWarning(UserWarning):
 
 __all__ = [
     "CertificateError",
+    "ClusterError",
     "DataError",
     "LeftoverWarning",
     "PlanError",

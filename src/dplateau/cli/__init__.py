@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from dplateau.cli.terminal import say
-from dplateau.errors import CertificateError, DataError, PlanError
+from dplateau.errors import CertificateError, ClusterError, DataError, PlanError
 
 app = typer.Typer(
     name="dplateau",
@@ -75,7 +75,7 @@ def main() -> None:
         with warnings.catch_warnings():
             setattr(warnings, "showwarning", _one_line)  # noqa: B010 (its type says otherwise)
             app()
-    except (PlanError, DataError, CertificateError) as refusal:
+    except (PlanError, DataError, CertificateError, ClusterError) as refusal:
         _complain(str(refusal))
         raise SystemExit(REFUSED) from None
     except KeyboardInterrupt:

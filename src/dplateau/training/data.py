@@ -22,6 +22,7 @@ from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.checks import refuse_clipped_softmax
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
+from dplateau.training.partitions import refuse_elsewhere
 from dplateau.training.persons import NO_POINTERS, by_person, check_unit, row_weights
 from dplateau.training.sources import dense_from_table, mapped_bytes, release_pages, spool_parquet
 
@@ -128,6 +129,7 @@ def load(
     if not isinstance(loss, Loss):
         raise PlanError(f"loss must be a Loss, such as Logistic(); found {loss!r}.")
     bound = norm_bound(plan, loss)
+    refuse_elsewhere(X, y, sample_weight)
     if isinstance(X, (str, Path)):
         X, y = spool_parquet(Path(X), y)
     matrix = _as_matrix(X)

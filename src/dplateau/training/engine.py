@@ -11,7 +11,8 @@ import math
 from dplateau.plan.plan import Plan
 from dplateau.training.data import Records
 from dplateau.training.loop import Engine
-from dplateau.training.plain import PlainEngine
+from dplateau.training.plain import PlainEngine, PlainTeam
+from dplateau.training.team import Team
 
 # Seconds of the plain engine on an ordinary processor: of a step, and of a product in it. Compiling
 # takes ten seconds or more, so that a run of a few is not worth it.
@@ -41,6 +42,20 @@ def choose(plan: Plan, records: Records, models: int = 1, time_budget: float = m
     return PlainEngine(plan, records)
 
 
+def summing(plan: Plan, records: Records, threads: int) -> Team:
+    """Who sums batches on these records, some of the plan's, in so many threads of this process."""
+    if records.plainly_summed and plain_seconds(plan, records) > PLAIN_SECONDS:
+        try:
+            from dplateau.training.native.threads import NativeTeam
+
+            team = NativeTeam.build(plan, records, threads)
+        except ImportError:
+            team = None
+        if team is not None:
+            return team
+    return PlainTeam(records)
+
+
 def _native(plan: Plan, records: Records) -> Engine | None:
     """The compiled engine, or None: for a loss that it does not know, or without a compiler."""
     try:
@@ -50,4 +65,4 @@ def _native(plan: Plan, records: Records) -> Engine | None:
     return NativeEngine.build(plan, records)
 
 
-__all__ = ["choose", "plain_seconds"]
+__all__ = ["choose", "plain_seconds", "summing"]

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -137,10 +138,11 @@ def release(
         that keeps the loss within them.
     loss : Loss
         Equal to ``plan.loss`` where the plan has one.
-    X : array, CSR matrix, pandas or Arrow table, memory map, or path of a Parquet file
+    X : array, CSR matrix, pandas or Arrow table, memory map, path of a Parquet file, Dask array
         Records by features, float32 or float64 (other numbers are converted). Under
         ``add_or_remove_one`` up to ``plan.records`` rows, else exactly so many. A record that is
-        not finite contributes nothing and raises nothing.
+        not finite contributes nothing and raises nothing. A Dask array or data frame is trained
+        on by the workers of the client that is open (docs/cluster.md).
     y : array, or the name of the Parquet file's target column
         One target per record.
     sample_weight : array, optional
@@ -178,7 +180,7 @@ def release(
     people = {"sample_weight": sample_weight, "groups": groups}
     with preparing(progress):
         session = Session(executed, loss, X, y, **people, time_budget=announced.left)
-    with resume_file(checkpoint, executed, session.fingerprint) as keeper:
+    with closing(session), resume_file(checkpoint, executed, session.fingerprint) as keeper:
         _resume(session, keeper)
         (streams,) = noise.training_streams(random_state, 1)
         clock = Clock(time_budget, stop_at)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau.errors import PlanError
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
+from dplateau.plan.units import PERSON
 from dplateau.training import data, engine, noise
+from dplateau.training.cluster import ClusterTeam
+from dplateau.training.loop import Engine, TeamEngine
+from dplateau.training.partitions import lies_elsewhere
 
 Array = NDArray[np.float64]
 
 
 class Session:
     """One model in training, or the common part of many."""
+
+    engine: Engine
 
     def __init__(
         self,
@@ -30,12 +38,39 @@ class Session:
         models: int = 1,
         time_budget: float = math.inf,
     ) -> None:
-        self.plan, self.loss = plan, loss
-        self.records = data.load(plan, loss, X, y, sample_weight, groups)
-        self.weights: Array = plan.domain.project(np.zeros(self.records.weight_shape))
-        self.step = 0
-        self.engine = engine.choose(plan, self.records, models, time_budget)
+        self.plan, self.loss, self.step = plan, loss, 0
         self._sigma = plan.sigma_schedule
+        self._held = ExitStack()
+        if isinstance(X, ClusterTeam) or lies_elsewhere(X):
+            with self._held:  # given back if what follows is refused
+                shape = self._join(X, y, sample_weight, groups, models)
+                self._held = self._held.pop_all()
+        else:
+            self.records = data.load(plan, loss, X, y, sample_weight, groups)
+            shape = self.records.weight_shape
+            self.engine = engine.choose(plan, self.records, models, time_budget)
+        self.weights: Array = plan.domain.project(np.zeros(shape))
+
+    def _join(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, models: int
+    ) -> tuple[int, ...]:
+        """Train on rows that lie on a cluster's workers; the shape of the weights."""
+        if groups is not None or self.plan.unit == PERSON or models > 1:
+            raise PlanError(
+                "a cluster trains one model at a time, on records: a person's rows may lie on "
+                "several workers. Gather the rows yourself, X.compute(), for persons and audits."
+            )
+        if not isinstance(X, ClusterTeam):
+            from dplateau.training.dask_workers import on_workers
+
+            X = self._held.enter_context(on_workers(X, y, sample_weight))
+        X.settle(self.plan, self.loss)
+        self.engine = TeamEngine(self.plan, X)
+        return data.weight_shape(self.loss, X.shape[1])
+
+    def close(self) -> None:
+        """Let the workers of a cluster go, if they were called for this run."""
+        self._held.close()
 
     @property
     def fingerprint(self) -> str:

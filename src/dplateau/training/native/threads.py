@@ -46,6 +46,18 @@ class NativeTeam:
         each = 0.0 if held else records.stored_per_row * 8 + around
         self.step_bytes = float(self.batch_size * each)
 
+    @classmethod
+    def build(cls, plan: Plan, records: Records, threads: int) -> NativeTeam | None:
+        """The team with its sums compiled; None for an unknown loss, or if nothing compiles."""
+        if loss_code(records.loss) is None:
+            return None
+        team = cls(plan, records, threads)
+        try:
+            team.sum(np.zeros(records.weight_shape), slice(0, 0))
+        except Exception:  # numba has many names for a compiler that does not serve
+            return None
+        return team
+
     def __len__(self) -> int:
         return len(self.records)
 

@@ -1,0 +1,405 @@
+"""A team of workers: each owns some partitions, the driver asks them for sums.
+
+The rule for failures (docs/cluster.md):
+
+1. All randomness is drawn by the driver, once a step. A worker's answer is a pure function of its
+   rows, the weights and the ask.
+2. A lost answer is asked for again with the same ask. It is never drawn anew: a failure, by memory
+   say, may depend on the batch.
+3. Noise is drawn when the sum is complete, used once, and never inside what may be repeated
+   (`dplateau.training.loop.carry`).
+4. The rows of every partition and a digest of them are frozen when it is first loaded. A partition
+   that comes back different ends the run.
+5. Exactly one answer counts for each ask and partition.
+6. After ``retries`` losses in a step the run ends, and nothing is released.
+
+Whether workers live is asked for again and again while an answer is awaited. One that is merely
+stopped is waited for, as long as the scheduler counts it among its own.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplateau.errors import ClusterError, DataError, PlanError
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
+from dplateau.plan.losses import Loss
+from dplateau.plan.plan import Plan
+from dplateau.training.data import check_shape
+from dplateau.training.partitions import NOTHING, Loader, Partitions
+from dplateau.training.shares import Facts, Hub, Prepare, Reply, Share
+from dplateau.training.sums import compensated
+from dplateau.training.team import Rows
+
+Array = NDArray[np.float64]
+
+RETRIES = 3
+FLAT = 16  # workers up to which the driver calls each; above, it calls hubs
+_LOOK = 0.5  # seconds between two looks whether workers live, while an answer is awaited
+_RESTART = 5.0  # seconds in which a worker that was lost may be replaced by a fresh one
+_PATIENCE = 30.0  # seconds to wait for any worker at all
+
+
+class Pending(Protocol):
+    """An answer that is awaited."""
+
+    def result(self, timeout: float) -> Reply:
+        """The answer; ``TimeoutError`` while there is none, any other error if it is lost."""
+
+
+class Member(Protocol):
+    """Something on a worker that can be called."""
+
+    @property
+    def address(self) -> str:
+        """The worker that it is on."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is known to be gone, though its worker may live."""
+
+    def call(self, method: str, *arguments: Any) -> Pending:
+        """Call a method there, without waiting for its answer."""
+
+
+class Workers(Protocol):
+    """The workers of a cluster, as the rule for failures sees them."""
+
+    def alive(self) -> list[str]:
+        """The addresses of the workers that the scheduler counts among its own."""
+
+    def start(self, address: str, kind: type) -> Member:
+        """Put such an object on that worker."""
+
+    def close(self) -> None:
+        """Give back what the workers hold for us."""
+
+
+@dataclass
+class _Held:
+    """Consecutive partitions on one worker, and what was frozen of them."""
+
+    loaders: tuple[Loader, ...]
+    member: Member
+    frozen: list[Facts] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str:
+        return "".join(each.digest for each in self.frozen)
+
+
+@dataclass
+class _Group:
+    """Shares that a hub asks for us."""
+
+    hub: Member
+    shares: tuple[int, ...]
+
+
+class _Lost(Exception):
+    """An answer will not come."""
+
+
+class ClusterTeam:
+    """The rows of a table on the workers of a cluster, and their sums of gradients.
+
+    Parameters
+    ----------
+    partitions : Partitions
+        What the workers load.
+    workers : Workers
+        Who holds it.
+    prepare : callable, optional
+        What a worker does to the rows it has loaded: features, targets and weights as they are
+        trained on.
+    retries : int
+        Lost answers in a step after which the run ends.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Records and features.
+    """
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        workers: Workers,
+        *,
+        prepare: Prepare | None = None,
+        retries: int = RETRIES,
+    ) -> None:
+        self.partitions, self.retries = partitions, retries
+        self._workers, self._prepare = workers, prepare
+        self._secret = secrets.token_bytes(32)
+        self._settled: tuple[Plan, Loss] | None = None
+        self._groups: list[_Group] = []
+        self._number = self._losses = 0
+        self._failed = ""
+        addresses = self._living()
+        cuts = np.array_split(
+            np.arange(len(partitions.loaders)), min(len(addresses), len(partitions.loaders))
+        )
+        self._held = [
+            _Held(partitions.loaders[cut[0] : cut[-1] + 1], workers.start(address, Share))
+            for cut, address in zip(cuts, addresses, strict=False)
+        ]
+        for k, found in self._answers(self._load, range(len(self._held))).items():
+            self._held[k].frozen = found
+        self._check_partitions()
+        rows = [sum(each.rows for each in held.frozen) for held in self._held]
+        self._starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+        self.shape = int(self._starts[-1]), partitions.features
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rest(self) -> None:
+        """Workers keep their rows."""
+
+    def close(self) -> None:
+        """Let the workers forget their rows."""
+        self._held, self._groups = [], []
+        self._workers.close()
+
+    # -- before the first step ------------------------------------------------------------------
+
+    def settle(self, plan: Plan, loss: Loss) -> None:
+        """Make ready for a plan: rows are bounded by it, each where it lies."""
+        check_shape(plan, loss, *self.shape)
+        self._check_layout(plan)
+        self._settled = plan, loss
+        self._losses = 0
+        self._answers(self._settle, range(len(self._held)))
+
+    def _check_partitions(self) -> None:
+        every = [each for held in self._held for each in held.frozen]
+        first = every[0]
+        for k, each in enumerate(every):
+            if each.columns != self.partitions.features or each.names != first.names:
+                raise DataError(
+                    f"partitions differ in their columns: partition {k} has {each.columns} of them "
+                    f"{list(each.names) or ''}, expected {self.partitions.features} "
+                    f"{list(first.names) or ''}. Write them alike. {NOTHING}"
+                )
+            if each.kind != first.kind:
+                raise DataError(
+                    f"partitions differ in their types: partition {k} holds {each.kind}, the first "
+                    f"one {first.kind}. Convert them to one type, such as float32. {NOTHING}"
+                )
+
+    def _check_layout(self, plan: Plan) -> None:
+        """Refuse what would tell or use more than the plan accounts."""
+        facts = [each for held in self._held for each in held.frozen]
+        public = plan.neighboring_relation != ADD_OR_REMOVE_ONE
+        empty = next((k for k, each in enumerate(facts) if each.rows == 0), None)
+        if public and empty is not None:
+            raise DataError(
+                f"partition {empty} holds no rows. Leave it out, or repartition the table. "
+                f"{NOTHING}"
+            )
+        in_order = plan.hits.period not in (None, 1)
+        if self.partitions.by_content and in_order and plan.neighboring_relation == REPLACE_ONE:
+            raise PlanError(
+                "these partitions are cut by content (a sorted index), so that replacing one "
+                f"record could move others between the slices of {plan.batches.kind} batches. Use "
+                "poisson, fixed or allocation batches; or, if the index is public, "
+                f"X.clear_divisions(). {NOTHING}"
+            )
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def sum(self, weights: Array, asks: Rows) -> Array:
+        """The sum over all workers; every answer is for this ask and of the rows first loaded."""
+        self._number += 1
+        self._losses = 0
+        routed = self._routed(asks)
+        totals: dict[int, Array] = {}
+        direct = set(routed)
+        if len(self._held) > FLAT:
+            totals = self._through_hubs(weights, routed)
+            direct -= {k for group in self._groups for k in group.shares}
+
+        def ask(k: int) -> Pending:
+            return self._held[k].member.call("sum", self._number, weights, routed[k])
+
+        for k, (number, digest, total) in self._answers(ask, sorted(direct)).items():
+            self._check_answer(k, number, digest)
+            totals[k] = total
+        return compensated((totals[k] for k in sorted(totals)), weights.shape)
+
+    def _routed(self, asks: Rows) -> dict[int, Rows]:
+        """The rows that every share is asked for, counted from its first."""
+        starts = self._starts
+        if isinstance(asks, slice):
+            low = np.maximum(starts[:-1], asks.start) - starts[:-1]
+            high = np.minimum(starts[1:], asks.stop) - starts[:-1]
+            asked = np.flatnonzero(low < high).tolist()
+            return {k: slice(int(low[k]), int(high[k])) for k in asked}
+        owner = np.searchsorted(starts, asks, side="right") - 1
+        order = np.argsort(owner, kind="stable")
+        cuts = np.searchsorted(owner[order], np.arange(len(starts)))
+        return {
+            int(k): asks[order[cuts[k] : cuts[k + 1]]] - starts[k]
+            for k in np.flatnonzero(np.diff(cuts))
+        }
+
+    def _through_hubs(self, weights: Array, routed: dict[int, Rows]) -> dict[int, Array]:
+        """What hubs could add up, each sum under its first share.
+
+        A hub that does not answer is given up: its members are asked one by one.
+        """
+        if not self._groups:
+            self._form_groups()
+        waiting = []
+        for group in self._groups:
+            asks = {k: routed[k] for k in group.shares if k in routed}
+            if asks:
+                waiting.append((group, asks, group.hub.call("sum", self._number, weights, asks)))
+        totals = {}
+        for group, asks, pending in waiting:
+            try:
+                number, digests, total = self._awaited(pending, group.shares, group.hub)
+            except _Lost:
+                self._groups.remove(group)
+                continue
+            for k in asks:
+                self._check_answer(k, number, digests.get(k, ""))
+            totals[group.shares[0]] = total
+        return totals
+
+    def _form_groups(self) -> None:
+        """As many hubs as each has members; one sits on the worker of its last member."""
+        shares = np.arange(len(self._held))
+        for cut in np.array_split(shares, math.ceil(math.sqrt(len(shares)))):
+            members = {int(k): self._held[k].member for k in cut}
+            hub = self._workers.start(self._held[cut[-1]].member.address, Hub)
+            try:
+                self._awaited(hub.call("settle", members), tuple(members), hub)
+            except _Lost:
+                continue
+            self._groups.append(_Group(hub, tuple(members)))
+
+    def _check_answer(self, k: int, number: int, digest: str) -> None:
+        if number != self._number or digest != self._held[k].digest:
+            raise ClusterError(
+                "a worker answered for other rows, or another step, than it was asked for. "
+                f"{NOTHING}"
+            )
+
+    # -- the rule for failures ------------------------------------------------------------------
+
+    def _answers(self, ask: Callable[[int], Pending], shares: Iterable[int]) -> dict[int, Any]:
+        """One answer of every share, asked the same until it has come."""
+        waiting = {int(k): ask(int(k)) for k in shares}
+        found: dict[int, Any] = {}
+        while waiting:
+            k = next(iter(waiting))
+            try:
+                found[k] = self._awaited(waiting[k], tuple(waiting))
+                del waiting[k]
+            except _Lost:
+                for lost in [k, *self._dead(waiting.keys() - {k})]:
+                    self._revive(lost)
+                    waiting[lost] = ask(lost)
+        return found
+
+    def _awaited(self, pending: Pending, shares: tuple[int, ...], hub: Member | None = None) -> Any:
+        """The answer, however long it takes while all these shares' workers live."""
+        while True:
+            try:
+                reply = pending.result(_LOOK)
+            except TimeoutError:
+                gone = hub is not None and hub.address not in self._workers.alive()
+                if gone or self._dead(shares):
+                    raise _Lost from None
+                continue
+            except Exception:  # a connection that broke, an object that is no longer there
+                raise _Lost from None
+            if reply.refused:
+                raise DataError(f"{reply.refused} {NOTHING}")
+            if reply.failed:
+                self._failed = reply.failed
+                raise _Lost
+            return reply.value
+
+    def _dead(self, shares: Iterable[int]) -> list[int]:
+        alive = set(self._workers.alive())
+        members = {k: self._held[k].member for k in shares}
+        return [k for k, each in members.items() if each.lost or each.address not in alive]
+
+    def _revive(self, k: int) -> None:
+        """Count a loss; where the worker is gone, let another one load its partitions."""
+        held = self._held[k]
+        while True:
+            self._losses += 1
+            if self._losses > self.retries:
+                why = f" (the last failed with {self._failed})" if self._failed else ""
+                raise ClusterError(
+                    f"workers lost {self._losses} answers of one step{why}: the run was ended. "
+                    f"{NOTHING} Give workers more memory, or raise retries."
+                )
+            if not self._dead([k]):
+                return
+            self._groups = [group for group in self._groups if k not in group.shares]
+            try:
+                held.member = self._workers.start(self._free_worker(), Share)
+                if held.frozen:
+                    self._check_same(k, self._awaited(self._load(k), (k,)))
+                if held.frozen and self._settled is not None:
+                    self._awaited(self._settle(k), (k,))
+                return
+            except _Lost:
+                continue
+
+    def _check_same(self, k: int, found: list[Facts]) -> None:
+        if found != self._held[k].frozen:
+            raise ClusterError(
+                "a partition came back different from what was first loaded: its source has "
+                f"changed, or is not the same at every reading. The run was ended. {NOTHING}"
+            )
+
+    def _free_worker(self) -> str:
+        """A worker that holds no share, if one comes soon; else the one that holds fewest."""
+        until = time.monotonic() + _RESTART
+        while True:
+            alive = self._living()
+            count = dict.fromkeys(alive, 0)
+            for held in self._held:
+                if held.member.address in count:
+                    count[held.member.address] += 1
+            best = min(alive, key=count.__getitem__)
+            if count[best] == 0 or time.monotonic() > until:
+                return best
+            time.sleep(_LOOK / 5)
+
+    def _living(self) -> list[str]:
+        """The workers; some time is given for one to come."""
+        until = time.monotonic() + _PATIENCE
+        while not (alive := self._workers.alive()):
+            if time.monotonic() > until:
+                raise ClusterError(
+                    f"the cluster has no worker left. Start some, such as: dask worker ADDRESS. "
+                    f"{NOTHING}"
+                )
+            time.sleep(_LOOK)
+        return alive
+
+    def _load(self, k: int) -> Pending:
+        held = self._held[k]
+        return held.member.call("load", held.loaders, self._prepare, self._secret)
+
+    def _settle(self, k: int) -> Pending:
+        assert self._settled is not None
+        return self._held[k].member.call("settle", *self._settled)
+
+
+__all__ = ["ClusterTeam", "Member", "Pending", "Workers"]

@@ -1,0 +1,156 @@
+"""A table in parts that workers load by themselves, and Dask collections as such.
+
+A partition is a function that returns its rows. It travels to the worker, which calls it: rows are
+never gathered here, and never become results that Dask would keep, show the size of, or spill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dplateau.errors import DataError
+
+NOTHING = "Nothing is released."
+
+
+class Part(NamedTuple):
+    """The rows of a partition: features, targets, and weights or None."""
+
+    X: Any
+    y: Any
+    weights: Any = None
+
+
+Loader = Callable[[], Part]
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """A table that is cut into partitions, in a public order.
+
+    Attributes
+    ----------
+    loaders : tuple of callables
+        One for each partition: its rows, the same ones whenever it is called.
+    features : int
+        The number of columns of every partition.
+    names : tuple of str
+        The columns' names, if they have any.
+    by_content : bool
+        Whether a record's content decides which partition it is in.
+    """
+
+    loaders: tuple[Loader, ...]
+    features: int
+    names: tuple[str, ...] = ()
+    by_content: bool = False
+
+
+def lies_elsewhere(X: Any) -> bool:
+    """Whether these rows are a cluster's: a Dask collection, or partitions."""
+    return isinstance(X, Partitions) or hasattr(type(X), "__dask_graph__")
+
+
+def refuse_elsewhere(*tables: Any) -> None:
+    """Refuse rows of a cluster where rows in memory are needed: they are not gathered silently."""
+    if any(lies_elsewhere(table) for table in tables):
+        raise DataError(
+            "a Dask collection is not gathered into this process silently. `fit` and `release` "
+            "take one as it is; for everything else work on one partition after the other, or "
+            "gather it yourself: X.compute()."
+        )
+
+
+def as_partitions(X: Any, y: Any, sample_weight: Any = None) -> Partitions:
+    """The partitions of Dask arrays or data frames that are cut alike.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> X, y = da.ones((6, 2), chunks=(3, 2)), da.ones(6, chunks=3)
+    >>> parts = as_partitions(X, y)
+    >>> len(parts.loaders), parts.features, parts.loaders[0]().X.shape
+    (2, 2, (3, 2))
+    """
+    if isinstance(X, Partitions):
+        if y is not None or sample_weight is not None:
+            raise DataError(f"partitions bring their targets and weights: leave y out. {NOTHING}")
+        return X
+    held = [each for each in (X, y, sample_weight) if each is not None]
+    if y is None or not all(lies_elsewhere(each) for each in held):
+        raise DataError(
+            "X is a Dask collection, so y (and sample_weight) must be one too, cut like X: such as "
+            f"dask.array.from_array(y, chunks=X.chunks[0]). {NOTHING}"
+        )
+    names = tuple(map(str, getattr(X, "columns", ())))
+    if not names and (X.ndim != 2 or np.isnan(X.shape[1])):
+        raise DataError(
+            f"X must have two dimensions, records by features; found {X.ndim}. {NOTHING}"
+        )
+    _refuse_different_cuts(held)
+    _refuse_persisted(held)
+    columns = [_blocks(each) for each in held]
+    if len({len(blocks) for blocks in columns}) > 1:
+        raise DataError(_CUT)
+    return Partitions(
+        tuple(_Block(blocks) for blocks in zip(*columns, strict=True)),
+        len(names) or int(X.shape[1]),
+        names,
+        by_content=bool(getattr(X, "known_divisions", False)),
+    )
+
+
+_CUT = (
+    "X, y and sample_weight are cut differently: each partition must hold the same rows of all of "
+    f"them. Cut them alike, such as y.rechunk(X.chunks[0]). {NOTHING}"
+)
+
+
+def _refuse_different_cuts(held: list[Any]) -> None:
+    """By what the collections announce; the rows themselves are compared where they are loaded."""
+    cuts = {each.chunks[0] for each in held if hasattr(each, "chunks")}
+    known = {cut for cut in cuts if not any(np.isnan(size) for size in cut)}
+    divisions = {each.divisions for each in held if getattr(each, "known_divisions", False)}
+    if len(known) > 1 or len(divisions) > 1:
+        raise DataError(_CUT)
+
+
+def _refuse_persisted(held: list[Any]) -> None:
+    distributed: Any = import_module("distributed")
+    if distributed.futures_of(held):
+        raise DataError(
+            "these rows were persisted or scattered: Dask holds them, shows the sizes of "
+            "partitions on its dashboard and may write rows to the workers' disks. Pass the "
+            "collection as it was before persist(): workers load their partitions themselves, "
+            f"once. {NOTHING}"
+        )
+
+
+def _blocks(collection: Any) -> list[tuple[dict[Any, Any], Any]]:
+    """What computes each partition: its part of the graph, and the key of its rows in it."""
+    if hasattr(collection, "chunks") and collection.ndim == 2:
+        collection = collection.rechunk({1: -1})
+    found = []
+    for block in np.ravel(np.array(collection.to_delayed(), dtype=object)):
+        graph = block.__dask_graph__().cull({block.key})
+        found.append((dict(graph), block.key))
+    return found
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A partition of Dask collections that are cut alike."""
+
+    blocks: tuple[tuple[dict[Any, Any], Any], ...]
+
+    def __call__(self) -> Part:
+        dask: Any = import_module("dask")
+        return Part(*(dask.get(graph, key) for graph, key in self.blocks))
+
+
+__all__ = ["NOTHING", "Part", "Partitions", "as_partitions", "lies_elsewhere", "refuse_elsewhere"]

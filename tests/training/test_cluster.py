@@ -1,0 +1,296 @@
+"""A cluster's workers sum what one machine sums, and a failure changes nothing or ends the run.
+
+The workers of these tests live in this process and lose answers on purpose; the slow ones are
+killed by their process ids.
+"""
+
+import numpy as np
+import pytest
+
+import dplateau as dp
+from dplateau.errors import ClusterError, DataError, PlanError
+from dplateau.training import cluster
+from dplateau.training.cluster import ClusterTeam
+from dplateau.training.partitions import Part, Partitions
+from dplateau.training.run import release, run
+
+N, D = 120, 4
+BATCHES = [
+    dp.FullBatch(),
+    dp.Cyclic(50),
+    dp.FixedSize(30),
+    dp.Poisson(20),
+    dp.RandomAllocation(40),
+]
+
+
+def problem():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(N, D))
+    X[3] = np.nan
+    return X, np.where(X[:, 0] > 0, 1, -1)
+
+
+def plan_for(batches=None, **changes):
+    fields = {
+        "records": N,
+        "batches": dp.FullBatch() if batches is None else batches,
+        "iterations": 25,
+        "step_size": 0.2,
+        "noise_multiplier": 1.0,
+        "loss": dp.Logistic(intercept=0.5),
+        "data_norm": 1.0,
+        "domain": dp.L2Ball(2.0),
+    }
+    return dp.Plan(**{**fields, **changes})
+
+
+class Answer:
+    def __init__(self, find):
+        self.find = find
+
+    def result(self, timeout):
+        return self.find()
+
+
+class HereMember:
+    """An object in this process, as if it were on a worker."""
+
+    def __init__(self, workers, address, kind):
+        self.workers, self.address, self.held, self.lost = workers, address, kind(), False
+
+    def call(self, method, *arguments):
+        self.workers.calls.append((self.address, method, arguments))
+        answer = getattr(self.held, method)(*arguments)
+        fate = self.workers.fate(self, method)
+
+        def find():
+            if self.address not in self.workers.living:
+                raise TimeoutError
+            if fate == "slow" and self.workers.waits > 0:
+                self.workers.waits -= 1
+                raise TimeoutError
+            if fate == "lost":
+                raise OSError("the connection broke")
+            return fate if isinstance(fate, tuple) else answer
+
+        return Answer(find)
+
+
+class HereWorkers:
+    """Workers in this process. ``fate`` decides what becomes of an answer."""
+
+    def __init__(self, count=3, fate=lambda member, method: None):
+        self.living = [f"here://{k}" for k in range(count)]
+        self.calls, self.fate, self.waits = [], fate, 0
+
+    def alive(self):
+        return list(self.living)
+
+    def start(self, address, kind):
+        return HereMember(self, address, kind)
+
+    def kill(self, address, replace=True):
+        self.living.remove(address)
+        if replace:
+            self.living.append(f"{address}+")
+
+    def close(self):
+        pass
+
+
+def partitions(cuts=(10, 55, 56, 90), **facts):
+    X, y = problem()
+    parts = [Part(*pair) for pair in zip(np.split(X, cuts), np.split(y, cuts), strict=True)]
+    return Partitions(tuple((lambda part=part: part) for part in parts), D, **facts)
+
+
+def trained(plan, workers, parts=None, **options):
+    team = ClusterTeam(partitions() if parts is None else parts, workers, **options)
+    return release(plan, plan.loss, team, None, random_state=5).weights
+
+
+def expected(plan):
+    return run(plan, plan.loss, *problem(), random_state=5)
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    for name in ("_LOOK", "_RESTART", "_PATIENCE"):
+        monkeypatch.setattr(cluster, name, 0.0)
+
+
+@pytest.mark.parametrize("batches", BATCHES, ids=lambda b: b.kind)
+def test_same_noise_and_same_batches_give_one_machines_weights(batches):
+    plan = plan_for(batches, noise_multiplier=0.0)
+    np.testing.assert_allclose(trained(plan, HereWorkers()), expected(plan), rtol=0, atol=1e-14)
+    plan = plan_for(batches)
+    np.testing.assert_array_equal(trained(plan, HereWorkers()), expected(plan))
+
+
+def test_hubs_sum_what_their_members_sum(monkeypatch):
+    monkeypatch.setattr(cluster, "FLAT", 2)
+    plan, workers = plan_for(dp.Poisson(40), noise_multiplier=0.0), HereWorkers(5)
+    np.testing.assert_allclose(trained(plan, workers), expected(plan), rtol=0, atol=1e-14)
+    asked = [method for _, method, (*_, last) in workers.calls if method == "sum"]
+    assert 25 * 3 < len(asked) <= 25 * (3 + 5)  # three hubs, and the shares that they ask
+
+
+@pytest.mark.parametrize("flat", [16, 1], ids=["flat", "hubs"])
+@pytest.mark.parametrize("fate", ["lost", cluster.Reply(failed="MemoryError"), "slow"])
+def test_a_lost_answer_is_asked_for_again_with_the_same_ask(monkeypatch, flat, fate):
+    monkeypatch.setattr(cluster, "FLAT", flat)
+    plan, doomed = plan_for(dp.Poisson(40), noise_multiplier=0.0), [9, 10, 31]
+
+    def decide(member, method):
+        return fate if len(workers.calls) in doomed else None
+
+    workers = HereWorkers(3, decide)
+    workers.waits = 4
+    np.testing.assert_allclose(trained(plan, workers), expected(plan), rtol=0, atol=1e-14)
+    asks = [(c[2][0], c[0], c[2][2].tobytes()) for c in workers.calls if _to_a_share(c)]
+    again = len(asks) - len(set(asks))
+    assert again > 0 or fate == "slow"
+    assert len({(number, address) for number, address, _ in asks}) == len(set(asks))
+
+
+def _to_a_share(call):
+    return call[1] == "sum" and isinstance(call[2][2], np.ndarray)
+
+
+def test_noise_is_drawn_after_the_sum_and_once(monkeypatch):
+    drawn = []
+    take = dp.training.normals.Normals.take
+    monkeypatch.setattr(
+        "dplateau.training.normals.Normals.take",
+        lambda self, count: drawn.append(len(workers.calls)) or take(self, count),
+    )
+    workers = HereWorkers(3, lambda member, method: "lost" if len(workers.calls) == 9 else None)
+    plan = plan_for(iterations=4)
+    trained(plan, workers)
+    before_steps = 3 + 3  # load, settle
+    assert drawn == [before_steps + 3 * k + (k >= 1) for k in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("replace", [True, False], ids=["restarted", "gone"])
+@pytest.mark.parametrize("flat", [16, 1], ids=["flat", "hubs"])
+def test_another_worker_takes_over_what_a_killed_one_held(monkeypatch, flat, replace):
+    monkeypatch.setattr(cluster, "FLAT", flat)
+    plan = plan_for(dp.FixedSize(30), noise_multiplier=0.0)
+
+    def strike(member, method):
+        if len(workers.calls) >= 17 and "here://1" in workers.living:
+            workers.kill("here://1", replace)
+
+    workers = HereWorkers(3, strike)
+    np.testing.assert_allclose(trained(plan, workers), expected(plan), rtol=0, atol=1e-14)
+    assert [c[1] for c in workers.calls].count("load") == 4
+
+
+def test_a_partition_that_comes_back_different_ends_the_run():
+    source = {"X": problem()[0]}
+
+    def loader(part):
+        return lambda: Part(np.array_split(source["X"], 3)[part], np.ones(40))
+
+    def strike(member, method):
+        if method == "sum" and member.address == "here://1":
+            source["X"] = source["X"] + (np.arange(N) == 50)[:, None]  # one record
+            workers.kill("here://1")
+
+    workers = HereWorkers(3, strike)
+    parts = Partitions(tuple(loader(k) for k in range(3)), D)
+    with pytest.raises(ClusterError, match=r"came back different.*Nothing is released"):
+        trained(plan_for(), workers, parts)
+
+
+def test_too_many_losses_end_the_run_and_release_nothing():
+    workers = HereWorkers(3, lambda member, method: "lost" if method == "sum" else None)
+    with pytest.raises(ClusterError, match=r"lost 3 answers.*Nothing is released"):
+        trained(plan_for(), workers, retries=2)
+    numbers = {c[2][0] for c in workers.calls if c[1] == "sum"}
+    assert numbers == {1}  # not one step was completed
+
+
+def test_an_answer_for_another_step_or_other_rows_ends_the_run():
+    for wrong in (
+        cluster.Reply((99, "", np.zeros(D + 1))),
+        cluster.Reply((1, "x", np.zeros(D + 1))),
+    ):
+        workers = HereWorkers(2, lambda m, method, wrong=wrong: wrong if method == "sum" else None)
+        with pytest.raises(ClusterError, match="Nothing is released"):
+            trained(plan_for(), workers)
+
+
+def test_no_worker_left_is_said():
+    with pytest.raises(ClusterError, match=r"no worker left.*Nothing is released"):
+        trained(plan_for(), HereWorkers(0))
+
+    def strike(member, method):
+        if method == "sum":
+            workers.living.clear()
+
+    workers = HereWorkers(1, strike)
+    with pytest.raises(ClusterError, match=r"no worker left.*Nothing is released"):
+        trained(plan_for(), workers)
+
+
+def test_rows_cut_by_content_are_refused_where_their_order_matters():
+    by_content = partitions(by_content=True)
+    with pytest.raises(PlanError, match=r"cut by content.*Nothing is released"):
+        trained(plan_for(dp.Cyclic(50)), HereWorkers(), by_content)
+    for plan in (
+        plan_for(dp.Poisson(20)),
+        plan_for(dp.Cyclic(50), neighboring_relation="replace_special"),
+    ):
+        trained(plan.replace(iterations=2), HereWorkers(), by_content)
+
+
+def test_an_empty_partition_is_refused_where_the_number_of_rows_is_public():
+    parts = partitions(cuts=(10, 10, 90))
+    with pytest.raises(DataError, match=r"partition 1 holds no rows.*Nothing is released"):
+        trained(plan_for(), HereWorkers(), parts)
+    private = plan_for(records=200, neighboring_relation="add_or_remove_one", iterations=2)
+    assert np.isfinite(trained(private, HereWorkers(), parts)).all()
+
+
+def _changed(k, **changes):
+    parts = partitions()
+    part = parts.loaders[k]()._replace(**changes)
+    loaders = [*parts.loaders]
+    loaders[k] = lambda: part
+    return Partitions(tuple(loaders), D)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"X": np.ones((34, D + 1))}, "differ in their columns: partition 3"),
+        ({"X": np.ones((34, D), np.float32)}, "differ in their types: partition 3"),
+        ({"y": np.array(["secret"] * 34)}, "differ in their types: partition 3"),
+        ({"y": np.ones(33)}, "cut differently"),
+        ({"X": np.full((34, D), "secret", object)}, "differ in their types: partition 3"),
+    ],
+)
+def test_partitions_that_differ_are_refused_in_one_line_without_a_cell(changes, said):
+    with pytest.raises((DataError, ClusterError)) as refusal:
+        trained(plan_for(), HereWorkers(), _changed(3, **changes))
+    text = str(refusal.value)
+    assert said in text
+    assert "Nothing is released." in text
+    assert "secret" not in text
+
+
+def test_what_a_loader_raises_is_named_but_not_quoted():
+    def loader():
+        raise ValueError("secret cell")
+
+    parts = Partitions((loader,), D)
+    with pytest.raises(ClusterError, match=r"failed with ValueError") as refusal:
+        trained(plan_for(), HereWorkers(), parts)
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_cluster_trains_records_not_persons():
+    with pytest.raises(PlanError, match="several workers"):
+        trained(plan_for(unit="person"), HereWorkers())
