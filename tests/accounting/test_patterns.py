@@ -359,4 +359,5 @@ def test_exchanged_records_gain_where_hits_are_hard_and_rare() -> None:
 
 def test_patterns_that_never_hit_tell_nothing() -> None:
     assert Exchanged((1.0,), (0.0,)).epsilon(1e-9) == 0.0
+    assert Exchanged((0.5, 0.5), (0.0, 3.0)).delta(1e4) < 1e-200  # beyond what e^epsilon holds
     assert Exchanged((0.9,), (0.0,)).delta(5.0) == pytest.approx(0.1)  # the rest is at infinity

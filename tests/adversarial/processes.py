@@ -285,6 +285,50 @@ def abstract(seed: int) -> Case:
     return Case(f"abstract-{kind}-{relation}-{seed}", plan, worlds)  # type: ignore[arg-type]
 
 
+def long(seed: int) -> Case:
+    """Dozens to hundreds of equal steps: a linear or bending loss, and a record that pushes on.
+
+    Steps contract, or stay in a domain, so that a grid holds them.
+    """
+    rng = np.random.default_rng([seed, 3])
+    kind = ("poisson", "fixed", "allocation", "cyclic", "full")[seed % 5]
+    relation = str(rng.choice(RELATIONS[kind]))
+    size = int(rng.choice([6, 12, 20]))
+    noise, bounded = _power(rng, -0.5, 0.7), rng.random() < 0.5
+    plan = dp.Plan(
+        records=60,
+        batches=_batches(kind, size, float(size)),
+        iterations=int(rng.choice([40, 97, 240])),
+        step_size=1.0,
+        noise_multiplier=noise,
+        lipschitz=1.0,
+        smoothness=0.25,
+        regularization=0.0 if bounded else float(rng.choice([0.1, 0.3])),
+        domain=dp.L2Ball(noise / size * _power(rng, 0, 1.2)) if bounded else dp.Everywhere(),
+        neighboring_relation=relation,
+    )
+    steps = plan.steps(0, 1, both_worlds=True)
+    c, hit = float(steps.contraction[0]) * (1 - 1e-9), float(steps.shift[0])
+    spread = noise / float(plan.batch_size)
+    far = plan.diameter / 2 if bounded else 0.0
+    if not bounded:
+        far = REACH * spread / math.sqrt(1 - c * c) + hit / (1 - c)
+    bends = sorted((far * rng.uniform(-0.4, 0.4, 2)).tolist())
+    slopes = c * rng.choice([1.0, 0.4, 1.0], 3) if rng.random() < 0.6 else np.full(3, c)
+    knots = np.array([-far, *bends, far])
+    values = np.concatenate([[0.0], np.cumsum(np.diff(knots) * slopes)])
+    base = values - np.interp(0.0, knots, values)
+    most = hit / 2 if relation == "replace_one" and kind in ("poisson", "allocation") else hit
+    one, two = base + most, base - most if most < hit else base
+    if rng.random() < 0.3:  # the push ends where the loss does
+        one = np.minimum(one, np.maximum(base, 0.0))
+    maps = broken(knots, base), broken(knots, one), broken(knots, two)
+    epochs = _epochs_of(plan, [maps] * int(plan.iterations), int(rng.integers(60)))
+    spreads = [spread] * int(plan.iterations)
+    worlds = tuple(Process(0.0, -far, far, bounded, spreads, bends, each) for each in epochs)
+    return Case(f"long-{kind}-{relation}-{seed}", plan, worlds)  # type: ignore[arg-type]
+
+
 def _random_map(rng: np.random.Generator, knots: Vector, c: float, hit: float) -> Vector:
     """Values at the knots, no steeper than ``c``; often as steep as allowed, all one way."""
     steepness = rng.uniform(-1, 1, knots.size - 1) if rng.random() < 0.5 else rng.choice([1.0, 0.6])
@@ -305,11 +349,9 @@ def _abstract_epochs(
     plan: dp.Plan, rng: np.random.Generator, knots: Vector, c: float, hit: float
 ) -> tuple[list[Epoch], list[Epoch]]:
     """The epochs of the two worlds: their steps agree but for the differing record's hits."""
-    kind, horizon = plan.batches.kind, int(plan.iterations)
+    kind = plan.batches.kind
     halves = plan.neighboring_relation == "replace_one" and kind in ("poisson", "allocation")
-    period = plan.batches.per_epoch(plan.records)
-    position = int(rng.integers(period))
-    q = plan.inclusion_probability
+    position = int(rng.integers(plan.batches.per_epoch(plan.records)))
 
     def step() -> tuple[Map, Map, Map]:
         """The step that is not hit, and the hit ones of the two worlds."""
@@ -322,9 +364,17 @@ def _abstract_epochs(
             two = np.clip(_moved(rng, knots, one, c, hit), base - hit, base + hit)
         return broken(knots, base), broken(knots, one), broken(knots, two)
 
-    drawn = [step() for _ in range(horizon)]
+    return _epochs_of(plan, [step() for _ in range(int(plan.iterations))], position)
+
+
+def _epochs_of(
+    plan: dp.Plan, drawn: list[tuple[Map, Map, Map]], position: int
+) -> tuple[list[Epoch], list[Epoch]]:
+    """Both worlds' epochs of these steps: not hit, and hit in either world."""
+    kind, q = plan.batches.kind, plan.inclusion_probability
+    period = plan.batches.per_epoch(plan.records)
     if kind in ("full", "cyclic"):
-        hits = [kind == "full" or t % period == position for t in range(horizon)]
+        hits = [kind == "full" or t % period == position % period for t in range(len(drawn))]
         return tuple(  # type: ignore[return-value]
             [[(1.0, [each[world] if h else each[0]])] for each, h in zip(drawn, hits, strict=True)]
             for world in (1, 2)

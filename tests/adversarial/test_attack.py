@@ -13,7 +13,7 @@ import pytest
 
 import dplateau as dp
 from adversarial.nystrom import Process, gaussian_delta, hockey_stick, renyi, type_two
-from adversarial.processes import RELATIONS, Case, abstract, lawful, plain
+from adversarial.processes import RELATIONS, Case, abstract, lawful, long, plain
 
 DELTAS = (1e-9, 1e-4, 0.05)
 EPSILONS = (0.1, 1.0, 5.0)
@@ -121,6 +121,17 @@ def test_no_claim_is_refuted(process: Callable[[int], Case], seed: int) -> None:
     number = seed + 5 * (process is abstract)
     currency = CURRENCIES[(seed + seed // 5) % 5]  # kinds have the same period
     assert attack(process(number), (currency,), (DELTAS[seed % 3],)) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_claim_on_a_long_run_is_refuted(seed: int) -> None:
+    assert attack(long(seed), (), (1e-4,)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_an_hour_of_long_runs(seed: int) -> None:
+    assert attack(long(seed)) == []
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from dplateau.accounting.privacy_loss.composed import GridLaw
 from dplateau.accounting.privacy_loss.mixtures import OneSided, least_epsilon
@@ -25,6 +25,7 @@ _FARTHEST = 40.0  # deviations beyond which no event has mass
 _CELLS = 64
 _ROUNDS = 5  # each cuts the cells that may hold the largest value eightfold
 _PADDING = 1e-12
+_LARGEST = 500.0  # exponents of losses that only make an event worthless
 _CLOSE = 1e-7  # of an epsilon, relative: each delta is a search of its own
 
 
@@ -73,8 +74,8 @@ class Exchanged:
         best = np.full_like(means, -math.inf)  # without a hit an event only costs
         best[hit] = means[hit] / 2 - epsilon / means[hit]
         u = np.clip(best, low[:, None], high[:, None] + means)
-        gain, loss = ndtr(u), ndtr(u - means)
-        return np.asarray((gain * (1 + _PADDING) - math.exp(epsilon) * loss) @ weights)
+        loss = np.exp(np.minimum(epsilon + log_ndtr(u - means), _LARGEST))
+        return np.asarray((ndtr(u) * (1 + _PADDING) - loss * (1 - _PADDING)) @ weights)
 
     def epsilon(self, delta: float) -> float:
         return least_epsilon(self.delta, delta, _CLOSE)
