@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dplateau.plan.plan import Plan
 
 ROUNDING = 1e-12  # relative slack for hypotheses met with equality in real numbers
+EXPANSION = 1e-15  # the same where steps would repeat it: a few units in the last place of 2/M
 
 
 def check_relation(plan: Plan) -> None:
@@ -71,7 +72,7 @@ def check_contraction(plan: Plan) -> None:
     """Refuse steps that can expand, which hidden iterates must not."""
     eta = plan.step_size.largest(plan.iterations)
     alpha, curvature = plan.regularization, plan.smoothness
-    if eta * (curvature + alpha) > 2 * (1 + ROUNDING):
+    if eta * (curvature + alpha) > 2 * (1 + EXPANSION):
         raise PlanError(
             f"step size {eta:g} is above the contraction limit 2/(smoothness + regularization)"
             f" = {2 / (curvature + alpha):g}. Use a smaller step, or hidden_state=False to "

@@ -23,7 +23,7 @@ from dplateau.errors import PlanError
 from dplateau.plan import batches as batch_kinds
 from dplateau.plan import checks as refusals
 from dplateau.plan.batches import Batches
-from dplateau.plan.checks import ROUNDING
+from dplateau.plan.checks import EXPANSION, ROUNDING
 from dplateau.plan.domains import Domain, Everywhere
 from dplateau.plan.hits import HitLaw
 from dplateau.plan.losses import Loss
@@ -287,7 +287,7 @@ class Plan:
         return math.inf if cap >= most else cap
 
     def _whole_below(self, room: float) -> float:
-        return math.floor(room * (1 + ROUNDING)) if room < 2 * self.records else math.inf
+        return math.floor(room * (1 + EXPANSION)) if room < 2 * self.records else math.inf
 
     @property
     def overflow(self) -> float:
