@@ -404,8 +404,3 @@ def binomial_tail(least: float, coins: int, chance: float) -> float:
 
 
 KINDS: dict[str, type[Batches]] = Batches.kinds
-
-
-def batches_from_dict(fields: dict[str, Any]) -> Batches:
-    """The inverse of `Batches.to_dict`."""
-    return Batches.from_dict(fields)

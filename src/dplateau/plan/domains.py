@@ -230,8 +230,3 @@ def _onto_simplex(weights: Vector, total: float) -> Vector:
 
 
 KINDS: dict[str, type[Domain]] = Domain.kinds
-
-
-def domain_from_dict(fields: dict[str, Any]) -> Domain:
-    """The inverse of `Domain.to_dict`."""
-    return Domain.from_dict(fields)

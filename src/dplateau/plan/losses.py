@@ -458,8 +458,3 @@ def _codes(y: ArrayLike, labels: tuple[Any, ...]) -> NDArray[np.intp]:
 
 
 KINDS: dict[str, type[Loss]] = Loss.kinds
-
-
-def loss_from_dict(stored: dict[str, Any]) -> Loss:
-    """The inverse of `Loss.to_dict`."""
-    return Loss.from_dict(stored)
