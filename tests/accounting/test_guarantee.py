@@ -87,13 +87,13 @@ def test_never_below_the_exact_walk(kind: str, relation: str, c: float) -> None:
 @pytest.mark.parametrize(("kind", "relation"), pairs())
 def test_never_above_composition_and_growing_in_steps(kind: str, relation: str) -> None:
     before = 0.0
-    for steps in (1, 10, 100, 1000, 10_000, math.inf):
+    for steps in (1, 30, 1000, math.inf):
         plan = linear_plan(kind, relation, hit=0.1, diameter=5.0, steps=10).replace(
             iterations=steps
         )
-        bounds = dp.account(plan).bounds(1e-6)
-        epsilon = dp.account(plan).epsilon(1e-6)
-        assert epsilon <= min(bounds.values()) * (1 + 1e-9)
+        guarantee = dp.account(plan)
+        epsilon = guarantee.epsilon(1e-6)
+        assert epsilon <= min(guarantee.bounds(1e-6).values()) * (1 + 1e-9)
         assert epsilon >= before * (1 - 1e-6)
         before = epsilon
     assert math.isfinite(before)
@@ -104,7 +104,7 @@ def test_constant_past_the_burn_in(kind: str, relation: str) -> None:
     plan = linear_plan(kind, relation, hit=0.1, diameter=3.0, steps=10)
     values = [
         dp.account(plan.replace(iterations=t)).epsilon(1e-6)
-        for t in (10**5, 10**7, 10**9, math.inf)
+        for t in (10**5, 10**9, math.inf)
     ]
     assert len(set(values)) == 1
 

@@ -77,8 +77,9 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
 
     The ratio of an epoch is a mean of lognormal factors, and epochs are composed. Replace-one, and
     hits too large to hide, are charged as if the step of the hit were told: ``mu^2 = sum of
-    (s/varsigma)^2``. Where another record may be displaced in one world only (a filled batch), the
-    chance that the hit meets such a batch is part of delta.
+    (s/varsigma)^2``. The chance that the other records fill some batch, so that the record
+    displaces another one there, is part of delta; only a zeroed-out record whose step is told
+    displaces the same one in both worlds.
     """
     epoch = plan.hits.epoch
     assert epoch is not None
@@ -87,13 +88,13 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
     u = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
     crude = u * math.sqrt(min(epochs, last))
     price: Price = Gaussian(crude)
+    filled = plan.overflow if plan.neighboring_relation == ADD_OR_REMOVE_ONE else 0.0
     if plan.neighboring_relation != REPLACE_ONE and 0 < u <= LARGEST_HIT:
         whole, rest = divmod(last, epoch) if whole_run else (epochs, 0)
         parts = [(allocated_epoch(u, epoch), whole)] if whole else []
         parts += [(allocated_epoch(u, epoch, rest), 1)] if rest else []
-        price = Composed(tuple(parts), crude)
-    filled = plan.overflow if plan.neighboring_relation == ADD_OR_REMOVE_ONE else 0.0
-    return WithFailure(price, min(filled * epochs, 1.0)) if filled else price
+        price, filled = Composed(tuple(parts), crude), plan.overflow
+    return WithFailure(price, min(filled * last, 1.0)) if filled else price
 
 
 def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
