@@ -103,8 +103,7 @@ def test_never_above_composition_and_growing_in_steps(kind: str, relation: str) 
 def test_constant_past_the_burn_in(kind: str, relation: str) -> None:
     plan = linear_plan(kind, relation, hit=0.1, diameter=3.0, steps=10)
     values = [
-        dp.account(plan.replace(iterations=t)).epsilon(1e-6)
-        for t in (10**5, 10**9, math.inf)
+        dp.account(plan.replace(iterations=t)).epsilon(1e-6) for t in (10**5, 10**9, math.inf)
     ]
     assert len(set(values)) == 1
 
