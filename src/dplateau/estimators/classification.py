@@ -28,6 +28,8 @@ from dplateau.estimators.scaling import mapped
 from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
 from dplateau.training.data import which_exist
 
+_PIECE = 1 << 22  # targets that are looked at together
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
@@ -125,10 +127,15 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return self
 
     def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
-        if which_exist(y).any():
-            with warnings.catch_warnings():  # its warning compares classes with the rows' number
-                warnings.simplefilter("ignore")
-                check_classification_targets(present(y))
+        if y.dtype.kind in "iub":  # whole numbers are classes
+            return y
+        for piece in np.split(y, range(_PIECE, len(y), _PIECE)):
+            if which_exist(piece).any():
+                with (
+                    warnings.catch_warnings()
+                ):  # its warning compares classes with the rows' number
+                    warnings.simplefilter("ignore")
+                    check_classification_targets(present(piece))
         return y
 
     def _settle(self) -> None:

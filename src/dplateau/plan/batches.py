@@ -17,7 +17,7 @@ from dplateau._validate import positive, probability, whole
 from dplateau.errors import PlanError
 from dplateau.plan.hits import HitLaw
 from dplateau.plan.parts import Part
-from dplateau.plan.subsets import draw_size, size_law, uniform_subset
+from dplateau.plan.subsets import draw_size, in_lots, size_law, uniform_subset
 
 Rows = slice | NDArray[np.int64]
 
@@ -381,13 +381,7 @@ class RandomAllocation(WholeSize):
                 "kept. Start at the first step of an epoch."
             )
         while True:
-            bins = stream.integers(batches, size=present)
-            if batches <= 1 << 16:
-                bins = bins.astype(np.uint16)  # sorted in linear time
-            order = np.argsort(bins, kind="stable")
-            cuts = np.searchsorted(bins[order], np.arange(batches + 1))
-            for first, last in itertools.pairwise(cuts):
-                yield order[first:last]
+            yield from in_lots(present, batches, stream)
 
 
 def binomial_tail(least: float, coins: int, chance: float) -> float:

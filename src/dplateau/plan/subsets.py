@@ -5,6 +5,8 @@ The compiled sampler draws the same numbers from the same stream; this one needs
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,6 +21,7 @@ HALF = 26  # two candidates come of each
 HALF_MASK = (1 << HALF) - 1
 MOST_BY_HALVES = 1 << (HALF - 2)  # a larger population is drawn from one float each
 
+_PIECE = 1 << 22  # members that are looked at together, so that little room is needed beside them
 _FINE = 160  # bits of the weights that the law of a batch's size is built from
 _LEAST = 1 << (_FINE - 120)  # a size this unlikely, in units of the likeliest's, is left out
 
@@ -113,6 +116,32 @@ def uniform_subset(population: int, size: int, stream: np.random.Generator) -> I
     return np.concatenate(drawn) if drawn else np.empty(0, np.int64)
 
 
+def in_lots(population: int, lots: int, stream: np.random.Generator) -> Iterator[Indices]:
+    """Every member goes to one lot, uniformly and by itself: the members of each lot, in order.
+
+    A member costs the bytes of its lot's number: the lots are sorted out a few at a time.
+
+    Examples
+    --------
+    >>> found = list(in_lots(5, 2, np.random.default_rng(0)))
+    >>> len(found), sorted(np.concatenate(found).tolist())
+    (2, [0, 1, 2, 3, 4])
+    """
+    lot = np.empty(population, np.min_scalar_type(lots - 1))
+    pieces = [(k, lot[k : k + _PIECE]) for k in range(0, population, _PIECE)]
+    for _, piece in pieces:
+        piece[:] = stream.integers(lots, size=piece.size)
+    together = max(lots * max(_PIECE, population // 32) // max(population, 1), 1)
+    for first in range(0, lots, together):
+        last = min(first + together, lots)
+        found = [k + np.flatnonzero((piece >= first) & (piece < last)) for k, piece in pieces]
+        members = np.concatenate([np.empty(0, np.int64), *found])
+        members = members[np.argsort(lot[members], kind="stable")]
+        cuts = np.searchsorted(lot[members], np.arange(first, last + 1))
+        for start, stop in itertools.pairwise(cuts):
+            yield members[start:stop]
+
+
 def _candidates(population: int, count: int, stream: np.random.Generator) -> Indices:
     """At most about ``count`` uniform members, with repetition.
 
@@ -130,4 +159,4 @@ def _candidates(population: int, count: int, stream: np.random.Generator) -> Ind
     return np.asarray(bits[bits < whole - whole % population] % population)
 
 
-__all__ = ["SizeLaw", "draw_size", "size_law", "uniform_subset"]
+__all__ = ["SizeLaw", "draw_size", "in_lots", "size_law", "uniform_subset"]

@@ -27,6 +27,9 @@ from dplateau.training.persons import NO_POINTERS, by_person, check_unit, row_we
 from dplateau.training.sources import dense_from_table, mapped_bytes, release_pages, spool_parquet
 
 _SCAN_BYTES = 1 << 24
+MOST_KEPT = 1 << 23  # records up to which a factor, a norm and a float target of each are kept
+RESIDENT_BYTES = 1 << 29  # how much of a memory map may be resident at once
+_NO_LABEL = -128  # the target of a record that has none, where targets are positions of labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +43,15 @@ class Records:
     features : int
         Their number, the intercept's not counted.
     targets : ndarray
-        `Loss.encode_targets` of every record.
+        `Loss.encode_targets` of every record; ``silent``, or not finite, where there is none.
     scale : ndarray
-        The factor that bounds each row's norm; 0 for a record that contributes nothing.
+        The factor that bounds each row's norm; 0 for a record that contributes nothing. Empty
+        where records are so many that factors and norms are found anew whenever a row is read.
     norms : ndarray
         The norm of each bounded row with the intercept's feature; empty unless gradients are
         clipped.
+    within : float
+        The norm that rows are bounded to.
     loss : Loss
         The loss that is trained.
     clip : float
@@ -58,16 +64,31 @@ class Records:
 
     rows: Any
     features: int
-    targets: NDArray[np.float64]
+    targets: NDArray[Any]
     scale: NDArray[np.float64]
     norms: NDArray[np.float64]
+    within: float
     loss: Loss
     clip: float
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     pointers: NDArray[np.int64] = field(default_factory=lambda: NO_POINTERS)
 
     def __len__(self) -> int:
-        return self.pointers.size - 1 if self.pointers.size else self.scale.size
+        return self.pointers.size - 1 if self.pointers.size else self.targets.size
+
+    @property
+    def silent(self) -> float:
+        """The target of a record that has none."""
+        return _NO_LABEL if self.targets.dtype == np.int8 else math.nan
+
+    def bounds(self, block: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The factors of a block of rows, and their norms where gradients are clipped."""
+        if self.scale.size or not self.targets.size:
+            return self.scale[block], self.norms[block] if self.norms.size else self.norms
+        with np.errstate(all="ignore"):
+            length = _dense_norms(self.rows[block])
+        found = self.targets[block]
+        return _bounded(self, length, (found != self.silent) & np.isfinite(found))
 
     @property
     def plainly_summed(self) -> bool:
@@ -146,29 +167,51 @@ def load(
         records = order.size
     if not part:
         check_shape(plan, loss, pointers.size - 1 if groups is not None else records, features)
-    targets, usable = _as_targets(loss, y, records)
     rows = _as_rows(matrix)
+    late = found_late(plan, rows)
     margin = 1 - (features + 16) * np.finfo(float).eps - _rounding(plan, groups)
-    within = _shrunk(bound, loss.intercept, margin)
-    scale = np.empty(records)
-    norms = np.empty(0 if loss.clip is None else records)
-    for lower, upper, length in _row_norms(rows, records):
-        scale[lower:upper] = _factors(length, within)
-        if loss.clip is not None:
-            norms[lower:upper] = np.hypot(np.minimum(length, within), loss.intercept)
-    scale[~usable] = 0.0
-    norms[np.flatnonzero(scale[: norms.size] == 0)] = 0.0
-    return Records(
+    found = Records(
         rows=rows,
         features=features,
-        targets=targets,
-        scale=scale,
-        norms=norms,
+        targets=_as_targets(loss, y, records, late),
+        scale=np.empty(0 if late else records),
+        norms=np.empty(0 if late or loss.clip is None else records),
+        within=_shrunk(bound, loss.intercept, margin),
         loss=loss,
         clip=math.inf if loss.clip is None else loss.clip * margin,
         weights=weights,
         pointers=pointers,
     )
+    if not late:
+        usable = np.isfinite(found.targets)
+        for lower, upper, length in _row_norms(rows, records):
+            part = slice(lower, upper)
+            found.scale[part], norms = _bounded(found, length, usable[part])
+            found.norms[part] = norms
+    return found
+
+
+def found_late(plan: Plan, rows: Any) -> bool:
+    """Whether factors and norms are found whenever a row is read, for want of room to keep them.
+
+    By what is public: the plan's number of records, and the size of a memory map. A CSR matrix,
+    whose entries cost more than that, has them kept.
+    """
+    if isinstance(rows, tuple):
+        return False
+    return plan.records > MOST_KEPT or mapped_bytes(rows) > RESIDENT_BYTES
+
+
+def _bounded(
+    records: Records, length: NDArray[np.float64], usable: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Factors of rows of such norms, and where gradients are clipped the norms they leave."""
+    length[~(length < math.sqrt(np.finfo(float).max))] = math.inf
+    factors = np.where(usable, _factors(length, records.within), 0.0)
+    if math.isinf(records.clip):
+        return factors, np.empty(0)
+    norms = np.hypot(np.minimum(length, records.within), records.loss.intercept)
+    return factors, np.where(factors > 0, norms, 0.0)
 
 
 def _rounding(plan: Plan, groups: Any) -> float:
@@ -181,7 +224,7 @@ def _rounding(plan: Plan, groups: Any) -> float:
 
 
 def _row_norms(rows: Any, records: int) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-    """Ranges of rows in order, with the norm of each row; infinite where it is not a number."""
+    """Ranges of rows in order, with the norm of each row."""
     size = rows[0].nbytes if isinstance(rows, tuple) else rows.nbytes
     step = max(int(_SCAN_BYTES * records / max(size, 1)), 1)
     for lower in range(0, records, step):
@@ -190,7 +233,6 @@ def _row_norms(rows: Any, records: int) -> Iterator[tuple[int, int, NDArray[np.f
             length = _sparse_norms(rows, lower, upper) if isinstance(rows, tuple) else (
                 _dense_norms(rows[lower:upper])
             )  # fmt: skip
-        length[~(length < math.sqrt(np.finfo(float).max))] = math.inf
         yield lower, upper, length
         release_pages(rows)
 
@@ -310,25 +352,28 @@ def check_shape(plan: Plan, loss: Loss, records: int, features: int) -> None:
         )
 
 
-def _as_targets(loss: Loss, y: Any, records: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Encoded targets, and which records have one; encoded in pieces to spare memory."""
+def _as_targets(loss: Loss, y: Any, records: int, late: bool) -> NDArray[Any]:
+    """Encoded targets, not finite where a record has none; encoded in pieces to spare memory.
+
+    Those of many records (``late``) are a byte each where they are labels, else left as they are.
+    """
     y = np.asarray(y)
     if y.ndim != 1 or len(y) != records:
         # How many there are of either is not said: the number of records may be private.
         raise DataError("y must be flat, with one entry per row of X. Compare len(y) and len(X).")
     if not loss.labels:
         y = _as_numbers(loss, y)
-    targets = np.empty(records)
-    usable = np.ones(records, dtype=bool)
+        if late and type(loss).encode_targets is Loss.encode_targets and y.dtype.itemsize <= 8:
+            return _read_only(y if y.dtype != np.float16 else y.astype(np.float32))
+    compact = late and 0 < len(loss.labels) < -_NO_LABEL
+    targets = np.empty(records, np.int8 if compact else np.float64)
     for lower in range(0, records, 1 << 20):
         piece = y[lower : lower + (1 << 20)]
         present = which_exist(piece)
-        usable[lower : lower + len(piece)] = present
-        encoded = loss.encode_targets(piece[present])
-        targets[lower : lower + len(piece)][present] = encoded
-        targets[lower : lower + len(piece)][~present] = 0.0
-    usable &= np.isfinite(targets)
-    return _read_only(targets), usable
+        part = targets[lower : lower + len(piece)]
+        part[present] = loss.encode_targets(piece[present])
+        part[~present] = _NO_LABEL if compact else math.nan
+    return _read_only(targets)
 
 
 def _as_numbers(loss: Loss, y: NDArray[Any]) -> NDArray[Any]:

@@ -32,12 +32,13 @@ class PlainTeam:
 
     def __init__(self, records: Records) -> None:
         self.records = records
-        rows = records.scale.size
+        rows = records.targets.size
         size = rows * (records.features + 1) * 8
         sparse = isinstance(records.rows, tuple)
         self._ready: Any = None
         if sparse or size <= _READY_BYTES:
-            self._ready = self._bounded(slice(0, rows))
+            every = slice(0, rows)
+            self._ready = self._bounded(every, records.bounds(every)[0])
 
     def __len__(self) -> int:
         return len(self.records)
@@ -56,13 +57,13 @@ class PlainTeam:
         return compensated(parts, weights.shape)
 
     def _block_sum(self, weights: Array, block: Rows) -> Array:
-        rows = self._bounded(block) if self._ready is None else self._ready[block]
-        slopes = self.records.loss.slope(rows @ weights, self.records.targets[block])
+        scale, lengths = self.records.bounds(block)
+        rows = self._bounded(block, scale) if self._ready is None else self._ready[block]
+        targets = np.where(scale > 0, self.records.targets[block], 1.0)  # of the silent, any
+        slopes = self.records.loss.slope(rows @ weights, targets)
         slopes = np.where(np.abs(slopes) < _NOTHING, 0.0, slopes)
-        silent = self.records.scale[block] == 0
-        slopes[silent] = 0.0
+        slopes[scale == 0] = 0.0
         if self.records.clip < math.inf:
-            lengths = self.records.norms[block]
             sizes = np.sqrt((slopes.reshape(lengths.size, -1) ** 2).sum(axis=1)) * lengths
             shrink = np.minimum(1.0, self.records.clip / np.maximum(sizes, self.records.clip))
             slopes = slopes * shrink.reshape(-1, *[1] * (slopes.ndim - 1))
@@ -71,9 +72,9 @@ class PlainTeam:
             slopes = slopes * shares.reshape(-1, *[1] * (slopes.ndim - 1))
         return np.asarray(rows.T @ slopes)
 
-    def _bounded(self, block: Rows) -> Any:
+    def _bounded(self, block: Rows, scale: Array) -> Any:
         """Rows within their norm, the intercept's feature appended; 0 if they do not contribute."""
-        scale, intercept = self.records.scale[block], self.records.loss.intercept
+        intercept = self.records.loss.intercept
         if isinstance(self.records.rows, tuple):
             return self._bounded_sparse(scale, intercept)
         entries = self.records.features + (intercept > 0)

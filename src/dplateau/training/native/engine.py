@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from dplateau.accounting.rounding import BLOCK
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
-from dplateau.training.data import Records
+from dplateau.training.data import RESIDENT_BYTES, Records
 from dplateau.training.loop import Draws, carry
 from dplateau.training.native import kernels, sampling
 from dplateau.training.native.crew import Crew, dismiss
 from dplateau.training.native.laid_out import laid_out
 from dplateau.training.native.motion import loss_code, motion_of
-from dplateau.training.native.threads import RESIDENT_BYTES, NativeTeam, packed, unpacked
+from dplateau.training.native.threads import NativeTeam, packed, unpacked
 from dplateau.training.native.vectors import TILE
 from dplateau.training.processors import pool, processors
 
@@ -66,8 +66,9 @@ class NativeEngine:
 
     @cached_property
     def marked(self) -> NDArray[np.uint8]:
-        """The sampler's scratch: a byte per record, nothing where batches are slices."""
-        return np.zeros(len(self.records) if self.team.scattered else 0, np.uint8)
+        """The compiled sampler's scratch: a byte per record, nothing where it draws none."""
+        drawn = self.motion is not None and self.motion.batches in sampling.DRAWN
+        return np.zeros(len(self.records) if drawn else 0, np.uint8)
 
     @cached_property
     def step_products(self) -> float:
@@ -131,7 +132,7 @@ class NativeEngine:
     ) -> None:
         """The same steps in one compiled loop, by one thread or by two that share it."""
         assert self.motion is not None
-        room, sources = self.motion.size if self.marked.size else 0, _parts_of(streams)
+        room, sources = self.motion.size if self.team.scattered else 0, _parts_of(streams)
         shared = (
             np.zeros(1, np.int64),
             np.empty((2, room), np.int64),

@@ -29,6 +29,7 @@ from dplateau.training.native.rows import (
     accumulate_one,
     pad,
     reach,
+    row_norm,
     scores,
     scores_of_one,
 )
@@ -36,17 +37,23 @@ from dplateau.training.native.sampling import CONTIGUOUS, draw_batch
 from dplateau.training.native.slopes import SOFTMAX, clip_slopes, scalar_slopes, softmax_slopes
 from dplateau.training.native.vectors import TILE
 
+_LONGEST = math.sqrt(np.finfo(np.float64).max)  # a row that is longer contributes nothing
 _NOISE_IN_ROWS = 24  # drawing a softmax model's noise takes as long as so many rows' gradients
 
 
 class Problem(NamedTuple):
-    """The data as the kernels read them; ``scale`` is 0 for a record that contributes nothing."""
+    """The data as the kernels read them; ``scale`` is 0 for a record that contributes nothing.
+
+    Where ``scale`` is empty a row's factor and norm are found when it is read.
+    """
 
     rows: Any
     features: int
     targets: Any
     scale: Any  # factor that bounds each row's norm
     norms: Any  # norm of each bounded, augmented row; empty unless gradients are clipped
+    within: float  # the norm that rows are bounded to
+    silent: float  # the target of a record that has none
     loss: int
     first: float  # the loss's parameters
     second: float
@@ -82,6 +89,7 @@ class Bench(NamedTuple):
     kept: Any  # the block's records that contribute
     ahead: Any  # the next block's records
     factors: Any  # their scales
+    norms: Any  # and norms, where gradients are clipped
     targets: Any
     slopes: Any  # scores, then slopes: one row per output of every model
     top: Any
@@ -98,6 +106,7 @@ def make_bench(problem: Any, room: int, outputs: int) -> Any:
         np.empty(room, np.int64),
         np.empty(room),
         np.empty(room),
+        np.empty(room),
         np.empty((outputs, room)),
         np.empty(room),
         np.empty(room),
@@ -110,17 +119,36 @@ def make_bench(problem: Any, room: int, outputs: int) -> Any:
 
 
 @inlined
+def _lay(problem: Any, i: int, place: int, bench: Any) -> int:
+    """Put a record on the bench; 0 where it contributes nothing, else 1."""
+    target = np.float64(problem.targets[i])
+    if problem.scale.size:
+        factor = problem.scale[i]
+        if problem.clip < math.inf:
+            bench.norms[place] = problem.norms[i]
+    elif math.isfinite(target) and target != problem.silent:
+        length = row_norm(problem.rows, i)
+        factor = 1.0
+        if not length < _LONGEST:
+            factor = 0.0
+        elif length > problem.within:
+            factor = problem.within / length
+        bench.norms[place] = math.hypot(min(length, problem.within), problem.intercept)
+    else:
+        factor = 0.0
+    if factor > 0.0:
+        bench.kept[place], bench.factors[place], bench.targets[place] = i, factor, target
+        return 1
+    return 0
+
+
+@inlined
 def _keep(problem: Any, rows: Any, start: int, stop: int, bench: Any) -> int:
     """Put the batch's records that contribute on the bench; how many they are."""
     count = 0
     for r in range(start, stop):
         i = rows[r] if rows.size else r
-        factor = problem.scale[i]
-        if factor > 0.0:
-            bench.kept[count] = i
-            bench.factors[count] = factor
-            bench.targets[count] = problem.targets[i]
-            count += 1
+        count += _lay(problem, i, count, bench)
     return count
 
 
@@ -144,7 +172,7 @@ def _turn_to_slopes(problem: Any, outputs: int, count: int, bench: Any) -> None:
         else:
             scalar_slopes(problem.loss, problem.first, problem.second, targets, count, slopes, k)
         if problem.clip < math.inf:
-            clip_slopes(problem.clip, problem.norms, bench.kept, count, slopes, k, outputs)
+            clip_slopes(problem.clip, bench.norms, count, slopes, k, outputs)
 
 
 @strictly_compiled
@@ -224,19 +252,16 @@ def add_gradients_apart(
     """
     mode: int = flush_subnormals()  # type: ignore[call-arg]
     kept, factors, targets, slopes = bench.kept, bench.factors, bench.targets, bench.slopes
-    scale, all_targets, rows, d = problem.scale, problem.targets, problem.rows, problem.features
+    norms, rows, d = bench.norms, problem.rows, problem.features
     ends = np.empty(sizes.size + 1, np.int64)
     ends[0] = 0
     for m in range(sizes.size):
         first = stop = ends[m]
         for r in range(sizes[m]):
-            i = batches[m, r]
-            if scale[i] > 0.0:
-                kept[stop], factors[stop], targets[stop] = i, scale[i], all_targets[i]
-                stop += 1
+            stop += _lay(problem, batches[m, r], stop, bench)
         ends[m + 1] = pad(kept, first, stop)
         for r in range(stop, ends[m + 1]):
-            factors[r], targets[r] = 0.0, targets[first]
+            factors[r], targets[r], norms[r] = 0.0, targets[first], norms[first]
         for k in range(outputs):
             row = m * outputs + k
             constant = problem.intercept * packed[row, d] if problem.intercept > 0.0 else 0.0
@@ -315,7 +340,7 @@ def advance(
     All packed models take them together, on the same batches: they share every reading of one.
     """
     on_noise, on_choice = streams
-    records = problem.scale.size
+    records = problem.targets.size
     chosen = np.empty(0 if motion.batches == CONTIGUOUS else motion.size, np.int64)
     bench = make_bench(problem, problem.block, packed.shape[0])
     total = np.empty_like(packed)
@@ -343,7 +368,7 @@ def advance_apart(
 ) -> None:
     """`advance` with batches of its own for each model."""
     on_noise, on_choice = streams
-    records, count = problem.scale.size, packed.shape[0] // outputs
+    records, count = problem.targets.size, packed.shape[0] // outputs
     chosen = np.empty((count, motion.size), np.int64)
     sizes = np.empty(count, np.int64)
     bench = make_bench(problem, count * (motion.size + TILE), outputs)
@@ -382,7 +407,7 @@ def advance_in_halves(
     """
     on_noise, on_choice = streams
     counter, batches, bounds, gradients, noise = shared
-    records, outputs = problem.scale.size, model.shape[0]
+    records, outputs = problem.targets.size, model.shape[0]
     bench = make_bench(problem, problem.block, outputs)
     flat = model.reshape(-1)
     for t in range(etas.size):

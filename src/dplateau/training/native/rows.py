@@ -7,8 +7,10 @@ model.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.extending import overload
 
@@ -50,6 +52,47 @@ def accumulate_one(
     rows: Any, index: Any, start: int, stop: int, slopes: Any, row: int, out: Any, k: int
 ) -> None:
     """Add the block's rows, each times its slope ``slopes[row, r]``, to ``out[k]`` alone."""
+
+
+def row_norm(rows: Any, i: int) -> float:
+    """The norm of a dense row, infinite where it is not finite; no square is lost."""
+    raise TypeError("compiled code only")
+
+
+@compiled
+def _careful_norm(rows: Any, i: int) -> float:
+    top = 0.0
+    for j in range(rows.shape[1]):
+        entry = abs(np.float64(rows[i, j]))
+        if not math.isfinite(entry):
+            return math.inf
+        top = max(top, entry)
+    if top == 0.0:
+        return 0.0
+    total = 0.0
+    for j in range(rows.shape[1]):
+        total += (np.float64(rows[i, j]) / top) ** 2
+    return top * math.sqrt(total)
+
+
+@overload(row_norm, jit_options=OPTIONS)
+def _row_norm(rows, i):  # type: ignore[no-untyped-def]
+    if isinstance(rows, types.Array):
+
+        def dense(rows, i):  # type: ignore[no-untyped-def]
+            total = 0.0
+            for j in range(rows.shape[1]):
+                entry = np.float64(rows[i, j])
+                total += entry * entry
+            # neither lost below nor above the range of squares, nor not a number
+            return math.sqrt(total) if 1e-200 < total < 1e300 else _careful_norm(rows, i)
+
+        return dense
+
+    def sparse(rows, i):  # type: ignore[no-untyped-def]
+        return math.nan  # of a CSR matrix they are kept
+
+    return sparse
 
 
 # -- one set of weights ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dplateau.plan.subsets import BITS, HALF, HALF_MASK, MOST_BY_HALVES
 from dplateau.training.native.compilation import compiled
 
 CONTIGUOUS, FIXED_SIZE, POISSON, LAID_OUT = range(4)
+DRAWN = (FIXED_SIZE, POISSON)  # by compiled code
 CODES = {"contiguous": CONTIGUOUS, "subset": FIXED_SIZE, "poisson": POISSON}
 
 

@@ -102,14 +102,14 @@ def softmax_slopes(
 
 @compiled
 def clip_slopes(
-    limit: float, norms: Any, kept: Any, count: int, slopes: Any, first: int, outputs: int
+    limit: float, norms: Any, count: int, slopes: Any, first: int, outputs: int
 ) -> None:
     """Shrink the slopes of every record whose gradient, slopes times row, is above the limit."""
     for r in range(count):
         square = 0.0
         for k in range(first, first + outputs):
             square += slopes[k, r] ** 2
-        length = math.sqrt(square) * norms[kept[r]]
+        length = math.sqrt(square) * norms[r]
         if length > limit:
             for k in range(first, first + outputs):
                 slopes[k, r] *= limit / length

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.plan.plan import Plan
-from dplateau.training.data import Records
+from dplateau.training.data import RESIDENT_BYTES, Records
 from dplateau.training.native import kernels, sampling
 from dplateau.training.native.motion import loss_code
 from dplateau.training.native.vectors import TILE
@@ -19,7 +19,6 @@ from dplateau.training.team import Rows
 
 Array = NDArray[np.float64]
 
-RESIDENT_BYTES = 1 << 29  # how much of a memory map may be resident at once
 _FAULT_BYTES = 1 << 21  # a page fault can map so much around the byte that was read
 _BLOCK_BYTES = 1 << 18
 
@@ -128,6 +127,8 @@ def problem_of(records: Records) -> kernels.Problem:
         targets=records.targets,
         scale=records.scale,
         norms=records.norms,
+        within=records.within,
+        silent=float(records.silent),
         loss=code[0],
         first=code[1],
         second=code[2],
