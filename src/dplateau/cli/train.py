@@ -156,6 +156,13 @@ def train(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Keep a private resume file there while training.")
     ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            help="Encode the table into files without a name in this directory, and train from "
+            "there. Done by itself, beside the table, where it does not fit into memory."
+        ),
+    ] = None,
     refund: Annotated[
         bool,
         typer.Option(
@@ -171,8 +178,8 @@ def train(
     from dplateau.certificate import wording
     from dplateau.cli.ledger import held_back
     from dplateau.cli.search import parsed_grid
-    from dplateau.tables.encoding import columns_used, load_schema
-    from dplateau.tables.reading import read_table
+    from dplateau.tables.encoding import PublicTableEncoder, columns_used, load_schema
+    from dplateau.tables.streaming import open_table
     from dplateau.tables.table_model import TableModel
 
     if records is not None and relation != ADD_OR_REMOVE_ONE:
@@ -197,8 +204,16 @@ def train(
         reserved(out, force=force) as place,
         held_back(ledger, dataset, epsilon, delta, counted, proof) as reservation,
     ):
+        shown = not as_json and sys.stdout.isatty()
+        features = len(PublicTableEncoder(facts).get_feature_names_out())
         trained = TableModel.train(
-            read_table(table, wanted, separator=separator, header=header),
+            open_table(
+                *(table, wanted, features),
+                separator=separator,
+                header=header,
+                scratch=scratch,
+                progress=shown,
+            ),
             facts,
             target,
             rows=rows,
@@ -214,7 +229,7 @@ def train(
             neighboring_relation=relation,
             records=records,
             time_budget=time_budget,
-            progress=not as_json and sys.stdout.isatty(),
+            progress=shown,
             **({} if quantile is None else {"quantile": quantile}),
         )
         files = [str(path) for path in _written(trained, place)]

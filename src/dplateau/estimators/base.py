@@ -42,9 +42,11 @@ from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import PERSON
 from dplateau.training.count import count_records
+from dplateau.training.data import Encoded, encode
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 from dplateau.training.scaling import private_bounds
+from dplateau.training.sources import spool_parquet
 from dplateau.training.stopping import seconds
 
 Array = NDArray[np.float64]
@@ -371,6 +373,7 @@ class PrivateLinearModel(BaseEstimator):
         warn_of_learned_steps(self)
         counting = self._counting()
         self._refuse_unpriced(options)
+        y = y if isinstance(y, Encoded) else self._targets(y)
         plan = self._plan_for(X, counting.count, options.groups)
         bought = self._purchases(plan.records)
         X = self._scaled(X, bought)
@@ -406,6 +409,10 @@ class PrivateLinearModel(BaseEstimator):
     def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
         """Validated targets as the loss takes them."""
         return y
+
+    def _encoded(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Targets as `fit` takes them in an `Encoded`, of some of the records."""
+        return encode(self._loss(), self._targets(np.asarray(y)))
 
     def _settle(self) -> None:
         """What a fitted estimator has beside its weights and its plan."""
@@ -473,6 +480,8 @@ class PrivateLinearModel(BaseEstimator):
 
         A record that is not finite contributes nothing; an error would be a release about it.
         """
+        if isinstance(X, (str, Path)):
+            X, y = spool_parquet(Path(X), y)
         if y is None:
             raise DataError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
@@ -493,8 +502,9 @@ class PrivateLinearModel(BaseEstimator):
     def _shaped(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         refuse_unreadable(X)
         X = validate_data(self, X, ensure_all_finite=False, **_FEATURES)
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
+        if not isinstance(y, Encoded):
+            y = column_or_1d(y, warn=True)
+            check_consistent_length(X, y)
         return X, y
 
     def _features(self, X: Any) -> Any:

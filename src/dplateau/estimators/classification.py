@@ -26,7 +26,7 @@ from dplateau.estimators.evaluation import Question, classification, positions
 from dplateau.estimators.inputs import present
 from dplateau.estimators.scaling import mapped
 from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
-from dplateau.training.data import which_exist
+from dplateau.training.data import Encoded, which_exist
 
 _PIECE = 1 << 22  # targets that are looked at together
 
@@ -43,6 +43,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         weights, by_class = super()._weights(y, sample_weight), self._class_weights()
         if by_class is None:
             return weights
+        if isinstance(y, Encoded):
+            raise PlanError("class_weight does not go with a table in scratch space. Leave it out.")
         found = np.zeros(len(y))
         for label, weight in by_class.items():
             found[np.asarray(y == label, dtype=bool)] = weight
@@ -122,7 +124,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         self._check_facts()
         self._labels()
         X, y = self._records(X, y)
-        self._train(X, self._targets(y), FitOptions(sample_weight, groups, reservation, checkpoint))
+        self._train(X, y, FitOptions(sample_weight, groups, reservation, checkpoint))
         self._settle()
         return self
 

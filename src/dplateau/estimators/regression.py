@@ -79,7 +79,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         self._check_facts()
         self._range()
         X, y = self._records(X, y)
-        self._train(X, self._targets(y), FitOptions(sample_weight, groups, reservation, checkpoint))
+        self._train(X, y, FitOptions(sample_weight, groups, reservation, checkpoint))
         return self
 
     def _targets(self, y: NDArray[Any]) -> Array:

@@ -21,7 +21,7 @@ HALF = 26  # two candidates come of each
 HALF_MASK = (1 << HALF) - 1
 MOST_BY_HALVES = 1 << (HALF - 2)  # a larger population is drawn from one float each
 
-_PIECE = 1 << 22  # members that are looked at together, so that little room is needed beside them
+_PIECE = 1 << 20  # members that are looked at together, so that little room is needed beside them
 _FINE = 160  # bits of the weights that the law of a batch's size is built from
 _LEAST = 1 << (_FINE - 120)  # a size this unlikely, in units of the likeliest's, is left out
 
@@ -131,7 +131,7 @@ def in_lots(population: int, lots: int, stream: np.random.Generator) -> Iterator
     pieces = [(k, lot[k : k + _PIECE]) for k in range(0, population, _PIECE)]
     for _, piece in pieces:
         piece[:] = stream.integers(lots, size=piece.size)
-    together = max(lots * max(_PIECE, population // 32) // max(population, 1), 1)
+    together = max(lots * max(_PIECE, population // 128) // max(population, 1), 1)
     for first in range(0, lots, together):
         last = min(first + together, lots)
         found = [k + np.flatnonzero((piece >= first) & (piece < last)) for k, piece in pieces]

@@ -22,6 +22,7 @@ _TRUE = {"true", "t", "yes", "y"}
 _FALSE = {"false", "f", "no", "n"}
 _EPOCH = datetime.date(1970, 1, 1)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?")
+_PLAIN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$"
 _MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)([T ]00:00(:00(\.0+)?)?)?")
 
 
@@ -162,9 +163,28 @@ def as_numbers(cells: Any) -> Array:
 
         if pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type):
             return np.asarray(cells.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+        if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+            return _numbers_in_text(cells)
     if getattr(getattr(cells, "dtype", None), "kind", "O") in "fiub" and hasattr(cells, "to_numpy"):
         return np.asarray(cells.to_numpy(dtype=np.float64, na_value=math.nan), dtype=np.float64)
     return mapped(cells, _as_number, np.float64)
+
+
+def _numbers_in_text(cells: Any) -> Array:
+    """Plain decimal numbers by arrow, which rounds as Python does; other text cell by cell."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if isinstance(cells, pa.ChunkedArray):
+        cells = cells.combine_chunks()
+    plain = compute.match_substring_regex(cells, _PLAIN).fill_null(False)
+    numbers = compute.if_else(plain, cells, None).cast(pa.float64())
+    found = np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+    other = compute.and_(compute.invert(plain), cells.is_valid())
+    rest = np.flatnonzero(other.to_numpy(zero_copy_only=False))
+    if rest.size:
+        found[rest] = mapped(cells.take(pa.array(rest)), _as_number, np.float64)
+    return found
 
 
 def mapped(cells: Any, read: Callable[[Any], Any], dtype: Any) -> NDArray[Any]:

@@ -126,6 +126,19 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         constant = [column.constant_norm for column in self.columns]
         return "unit" if 2 * sum(constant) > len(constant) else "bound"
 
+    @property
+    def stores_sparse(self) -> bool:
+        """Whether `transform` returns a CSR matrix, from the schema alone."""
+        if self.sparse_output not in ("auto", True, False):
+            raise PlanError(
+                f"sparse_output must be 'auto', True or False; found {self.sparse_output!r}."
+            )
+        if self.sparse_output != "auto":
+            return bool(self.sparse_output)
+        columns = self.columns
+        features = sum(len(column.feature_names) for column in columns)
+        return features >= max(_WIDE, _EMPTY * len(columns))
+
     def fit(self, X: Any = None, y: Any = None) -> PublicTableEncoder:
         """Check the schema; the table is not looked at."""
         _ = self.scaling
@@ -175,16 +188,9 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
 
     def _assembled(self, where: NDArray[np.intp], entries: Array, features: int) -> Any:
         """Rows with the given entries in the given places, and zeros elsewhere."""
-        if self.sparse_output not in ("auto", True, False):
-            raise PlanError(
-                f"sparse_output must be 'auto', True or False; found {self.sparse_output!r}."
-            )
-        rows, columns = where.shape
-        sparse = self.sparse_output
-        if sparse == "auto":
-            sparse = features >= max(_WIDE, _EMPTY * columns)
+        rows = len(where)
         held = where != NONE
-        if not sparse:
+        if not self.stores_sparse:
             encoded = np.zeros((rows, features))
             encoded[np.nonzero(held)[0], where[held]] = entries[held]
             return encoded

@@ -44,9 +44,7 @@ def rescaled(
     random_state: Any = None,
 ) -> dict[str, Any]:
     """The schema with bounds drawn in to where the values lie."""
-    values: NDArray[np.float64] = np.column_stack(
-        [each.targets(cells[each.name]) for each in columns]
-    )
+    values: list[NDArray[np.float64]] = [each.targets(cells[each.name]) for each in columns]
     low, high = np.array([each.bounds for each in columns]).T
     found = private_bounds(values, low, high, spread, random_state)
     narrowed = copy.deepcopy(dict(schema))

@@ -31,6 +31,7 @@ from dplateau.tables.columns import Boolean, Category, Column, Number, column_fr
 from dplateau.tables.encoding import PublicTableEncoder, columns_of, columns_used, load_schema
 from dplateau.tables.people import owners, without
 from dplateau.tables.scaling import rescaled, scaled_columns, usual_norm
+from dplateau.tables.streaming import TableStream
 
 if TYPE_CHECKING:
     from dplateau.ledger import Reservation
@@ -77,7 +78,8 @@ class TableModel:
 
         Parameters
         ----------
-        table : pyarrow Table, pandas DataFrame or mapping of columns
+        table : pyarrow Table, pandas DataFrame, mapping of columns, or TableStream
+            A stream is encoded in scratch space as float32, so that it need not fit into memory.
         schema : mapping or path
             As for `PublicTableEncoder`, with the target among its columns.
         target : str
@@ -114,14 +116,19 @@ class TableModel:
         budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
         estimator = _estimator_for(column, model, data_norm=encoder.data_norm * clipped, **options)
         estimator._bought = bought
-        cells = table.column(target) if hasattr(table, "column") else table[target]
-        features = encoder.transform(table)
+        targets: Any
+        if isinstance(table, TableStream):
+            _refuse_streamed(person, search)
+            features, targets = table.encoded(encoder, column, estimator._encoded)
+        else:
+            cells = table.column(target) if hasattr(table, "column") else table[target]
+            features, targets = encoder.transform(table), column.targets(cells)
         if features.shape[0] == 0:
             raise DataError("the table has no rows to train on. Check that it is the right file.")
         if search is None:
             estimator.fit(
                 features,
-                column.targets(cells),
+                targets,
                 groups=None if person is None else owners(table, person),
                 reservation=None if reservation is None else reservation.confirming(),
                 checkpoint=checkpoint,
@@ -133,7 +140,7 @@ class TableModel:
                     "ledger wants to hear it. Enter its certificate in the ledger afterwards."
                 )
             chooser = estimators.PrivateSearch(estimator, **search, **budget)
-            estimator = chooser.fit(features, column.targets(cells)).best_estimator_
+            estimator = chooser.fit(features, targets).best_estimator_
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         trained = cls(estimator, encoder, target, name, today)
         estimator.certificate_ = estimator.certificate_.bound_to(trained.to_dict())
@@ -301,7 +308,12 @@ def _scaled(
     """The schema with bounds bought for its numbers, what they cost, and the usual row length."""
     relation = options.get("neighboring_relation", REPLACE_ONE)
     columns = scaled_columns(schema, target) if target in schema["columns"] else []
-    cells = columns_of(table)
+    if isinstance(table, TableStream):
+        many = bought_mu(scaling, len(columns), 1 << 60, relation, options.get("epsilon"),
+                         options["delta"]) if search is None else 0.0  # fmt: skip
+        cells = table.numbers(columns) if many > 0 else {}
+    else:
+        cells = columns_of(table)
     public = relation != ADD_OR_REMOVE_ONE
     rows = len(cells[columns[0].name]) if columns and columns[0].name in cells and public else None
     records = options.get("records") or rows or 0
@@ -316,6 +328,22 @@ def _scaled(
     used = [name for name in columns_used(schema) if name != target]
     clipped = usual_norm(len(used), len(columns))
     return narrowed, Bought(scaling=look, columns=len(columns)), clipped
+
+
+def _refuse_streamed(person: str | None, search: Any) -> None:
+    """What holds all rows in memory does not go with a table that may not fit there."""
+    if person is not None:
+        raise DataError(
+            "--person brings the rows of each person together in memory, and this table is trained "
+            "from scratch space. Use a machine with more memory, without --scratch. Nothing is "
+            "released."
+        )
+    if search is not None:
+        raise DataError(
+            "a search trains on the whole table in memory, and this one is trained from scratch "
+            "space. Leave --search out, or use a machine with more memory, without --scratch. "
+            "Nothing is released."
+        )
 
 
 def _split(schema: dict[str, Any], target: str, rows: str) -> tuple[PublicTableEncoder, Column]:

@@ -108,6 +108,25 @@ class Records:
         return weight_shape(self.loss, self.features)
 
 
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Targets that are encoded already, by `encode`, and lie in scratch space.
+
+    Attributes
+    ----------
+    values : ndarray
+        One per record.
+    scratch : Path
+        The directory where more of the table may be put.
+    """
+
+    values: NDArray[Any]
+    scratch: Path
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
 def norm_bound(plan: Plan, loss: Loss) -> float:
     """The norm that feature rows are clipped to, so that the plan's constants hold."""
     if plan.loss is not None and loss != plan.loss:
@@ -185,9 +204,8 @@ def load(
     if not late:
         usable = np.isfinite(found.targets)
         for lower, upper, length in _row_norms(rows, records):
-            part = slice(lower, upper)
-            found.scale[part], norms = _bounded(found, length, usable[part])
-            found.norms[part] = norms
+            found.scale[lower:upper], norms = _bounded(found, length, usable[lower:upper])
+            found.norms[lower:upper] = norms
     return found
 
 
@@ -357,6 +375,11 @@ def _as_targets(loss: Loss, y: Any, records: int, late: bool) -> NDArray[Any]:
 
     Those of many records (``late``) are a byte each where they are labels, else left as they are.
     """
+    if isinstance(y, Encoded):
+        values = y.values
+        if not late and values.dtype == np.int8:
+            values = np.where(values == _NO_LABEL, math.nan, values)
+        return _read_only(values)
     y = np.asarray(y)
     if y.ndim != 1 or len(y) != records:
         # How many there are of either is not said: the number of records may be private.
@@ -364,16 +387,32 @@ def _as_targets(loss: Loss, y: Any, records: int, late: bool) -> NDArray[Any]:
     if not loss.labels:
         y = _as_numbers(loss, y)
         if late and type(loss).encode_targets is Loss.encode_targets and y.dtype.itemsize <= 8:
-            return _read_only(y if y.dtype != np.float16 else y.astype(np.float32))
-    compact = late and 0 < len(loss.labels) < -_NO_LABEL
-    targets = np.empty(records, np.int8 if compact else np.float64)
+            return _read_only(y.astype(np.float32) if y.dtype.itemsize < 4 else y)
+    targets = np.empty(records, _kept_as(loss) if late else np.float64)
     for lower in range(0, records, 1 << 20):
         piece = y[lower : lower + (1 << 20)]
-        present = which_exist(piece)
-        part = targets[lower : lower + len(piece)]
-        part[present] = loss.encode_targets(piece[present])
-        part[~present] = _NO_LABEL if compact else math.nan
+        targets[lower : lower + len(piece)] = encode(loss, piece, targets.dtype)
     return _read_only(targets)
+
+
+def _kept_as(loss: Loss) -> Any:
+    return np.int8 if 0 < len(loss.labels) < -_NO_LABEL else np.float64
+
+
+def encode(loss: Loss, y: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+    """Targets as the loss takes them, and as many records keep them: labels in a byte.
+
+    Examples
+    --------
+    >>> from dplateau import Logistic
+    >>> encode(Logistic(), np.array([0.0, 1.0, np.nan])).tolist()
+    [-1, 1, -128]
+    """
+    dtype = np.dtype(_kept_as(loss) if dtype is None else dtype)
+    present = which_exist(y)
+    found = np.full(len(y), _NO_LABEL if dtype == np.int8 else math.nan, dtype)
+    found[present] = loss.encode_targets(y[present])
+    return found
 
 
 def _as_numbers(loss: Loss, y: NDArray[Any]) -> NDArray[Any]:

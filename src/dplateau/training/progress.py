@@ -40,15 +40,20 @@ class Progress:
             self._bar.update(self._task, completed=step)
 
 
-@contextlib.contextmanager
-def preparing(wanted: bool) -> Iterator[None]:
+def preparing(wanted: bool) -> contextlib.AbstractContextManager[None]:
     """Say why nothing moves yet: the first run on a new kind of data compiles its loops."""
+    return waiting(wanted, "preparing (the first run on a new kind of data compiles code, once)")
+
+
+@contextlib.contextmanager
+def waiting(wanted: bool, what: str) -> Iterator[None]:
+    """Say what is going on while nothing can be counted."""
     if not wanted:
         yield
         return
     from rich.console import Console
 
-    with Console().status("preparing (the first run on a new kind of data compiles code, once)"):
+    with Console().status(what):
         yield
 
 

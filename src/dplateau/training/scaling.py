@@ -8,6 +8,8 @@ scale it. Both are Gaussian releases; what is returned is computed from them alo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +23,22 @@ WIDTH = 2.5  # standard deviations to either side of the mean that new bounds re
 _OUTSIDE = 0.02  # share of the values that a window may leave out
 _DOUBT = 3.0  # deviations of noise that a decision allows for
 _MOST_DOUBT = 0.25  # share of the values beyond which nothing is decided
+_PIECE = 1 << 20  # values that are looked at together
 _NARROWEST = 0.05  # of a window, so that a constant column is not blown up
 
 
 def private_bounds(
-    values: Array, low: Array, high: Array, spread: Spread, random_state: noise.Seed = None
+    values: Array | Sequence[Array],
+    low: Array,
+    high: Array,
+    spread: Spread,
+    random_state: noise.Seed = None,
 ) -> tuple[Array, Array]:
     """Bounds of every column around where its values lie.
 
     Parameters
     ----------
-    values : array of shape (records, columns)
+    values : array of shape (records, columns), or its columns one by one
         NaN where a record has no value; others are clipped to the public bounds.
     low, high : arrays
         The public bounds.
@@ -50,21 +57,39 @@ def private_bounds(
     """
     # The first two pairs of streams are the training's and the count's.
     *_, (generator, _) = noise.open_streams(random_state, 4)
-    of_counts, of_sums = spread.noise(values.shape[1])
-    shares = (np.clip(values, low, high) - low) / (high - low)
-    found = [_bounds(column, of_counts, of_sums, generator) for column in shares.T]
+    columns = list(values.T) if isinstance(values, np.ndarray) else list(values)
+    of_counts, of_sums = spread.noise(len(columns))
+    found = [
+        _bounds(_Shares(*facts), of_counts, of_sums, generator)
+        for facts in zip(columns, low.tolist(), high.tolist(), strict=True)
+    ]
     centre, half = np.array(found).T
     return low + (centre - half) * (high - low), low + (centre + half) * (high - low)
 
 
+class _Shares(NamedTuple):
+    """Where the values of a column lie between its bounds, in pieces that fit anywhere."""
+
+    values: Array
+    low: float
+    high: float
+
+    def pieces(self) -> Iterator[Array]:
+        for first in range(0, len(self.values), _PIECE):
+            piece = self.values[first : first + _PIECE]
+            shares = (np.clip(piece, self.low, self.high) - self.low) / (self.high - self.low)
+            yield shares[np.isfinite(shares)]
+
+
 def _bounds(
-    shares: Array, of_counts: float, of_sums: float, generator: np.random.Generator
+    shares: _Shares, of_counts: float, of_sums: float, generator: np.random.Generator
 ) -> tuple[float, float]:
     """Centre and half width for one column, in units of its public bounds."""
-    held = shares[np.isfinite(shares)]
-    left, right, total = _window(held, of_counts, generator)
-    v = np.clip(2 * (held - left) / (right - left) - 1, -1.0, 1.0)
-    sums = np.array([v.sum(), (v * v - 0.5).sum()]) + of_sums * generator.standard_normal(2)
+    left, right, total = _window(shares, of_counts, generator)
+    sums = of_sums * generator.standard_normal(2)
+    for held in shares.pieces():
+        v = np.clip(2 * (held - left) / (right - left) - 1, -1.0, 1.0)
+        sums += v.sum(), (v * v - 0.5).sum()
     first, second = _rounded(sums, of_sums)
     centre, half = 0.0, 1.0
     if total > 0:
@@ -77,14 +102,18 @@ def _bounds(
 
 
 def _window(
-    shares: Array, deviation: float, generator: np.random.Generator
+    shares: _Shares, deviation: float, generator: np.random.Generator
 ) -> tuple[float, float, float]:
     """The narrowest pair of neighbouring bins that holds nearly all values; how many there are."""
     left, right, total = 0.0, 1.0, 0.0
+    finest = np.zeros(2**LEVELS, np.int64)
+    for held in shares.pieces():
+        place = np.minimum((held * finest.size).astype(np.intp), finest.size - 1)
+        finest += np.bincount(place, minlength=finest.size)
     for level in range(1, LEVELS + 1):
         bins = 2**level
-        place = np.minimum((shares * bins).astype(np.intp), bins - 1)
-        counts = np.bincount(place, minlength=bins) + deviation * generator.standard_normal(bins)
+        found = finest.reshape(bins, -1).sum(axis=1)  # halving a bin's number is exact
+        counts = found + deviation * generator.standard_normal(bins)
         counts = _rounded(counts, deviation)
         if level == 1:
             total = float(counts.sum())

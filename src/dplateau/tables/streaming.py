@@ -1,0 +1,186 @@
+"""Tables larger than memory: record batches, the public encoder, floats in scratch space.
+
+Every batch of rows is encoded by itself, by public facts alone, and appended as float32 to a file
+without a name; training then reads a memory map. Nothing here is kept of a row but its encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from dplateau.errors import DataError
+from dplateau.tables.columns import Column, Number
+from dplateau.tables.encoding import PublicTableEncoder
+from dplateau.tables.files import TableFile
+from dplateau.tables.reading import checked_files, read_table
+from dplateau.training.data import Encoded
+from dplateau.training.progress import waiting
+from dplateau.training.scratch import (
+    ScratchArray,
+    check_room,
+    gigabytes,
+    memory_left,
+    scratch_directory,
+)
+
+_CELL_BYTES = 40  # of memory that a cell takes while a whole table is read and encoded
+_SHARE = 0.6  # of the memory left that a table held whole may take
+_MOST_ENTRIES = (1 << 31) - 1  # of a CSR matrix with short indices
+
+
+@dataclass(frozen=True)
+class TableStream:
+    """A table on disk that is read in record batches, as often as it is asked for.
+
+    Attributes
+    ----------
+    files : tuple of TableFile
+        Whose rows follow each other.
+    columns : tuple of str
+        The columns that are read.
+    scratch : Path
+        The directory of the files without a name.
+    progress : bool
+        Say what is going on.
+    """
+
+    files: tuple[TableFile, ...]
+    columns: tuple[str, ...]
+    scratch: Path
+    progress: bool = False
+
+    def encoded(
+        self,
+        encoder: PublicTableEncoder,
+        column: Column,
+        encode: Callable[[NDArray[Any]], NDArray[Any]],
+    ) -> tuple[Any, Encoded]:
+        """The features as a memory map (or a CSR matrix of three), and the encoded targets.
+
+        Parameters
+        ----------
+        encoder : PublicTableEncoder
+            Of the features.
+        column : Column
+            The target's.
+        encode : callable
+            A batch's targets as the loss takes them: see `dplateau.training.data.encode`.
+        """
+        width = len(encoder.get_feature_names_out())
+        rows = sum(file.about_rows() for file in self.files)
+        stored = 8 * len(encoder.columns) if encoder.stores_sparse else 4 * width
+        check_room(self.scratch, rows * (stored + 9), "the encoded table")
+        matrix = _Sparse(self.scratch, width) if encoder.stores_sparse else _Dense(
+            self.scratch, width
+        )  # fmt: skip
+        targets: ScratchArray | None = None
+        with waiting(self.progress, f"encoding the table, {gigabytes(rows * stored)} on disk"):
+            for file, part in self._parts():
+                matrix.append(encoder.transform(part))
+                found = self._targets(file, column, encode, part)
+                targets = targets or ScratchArray(self.scratch, found.dtype)
+                targets.append(found)
+        if targets is None:
+            raise DataError("the table has no rows to train on. Check that it is the right file.")
+        return matrix.done(), Encoded(targets.mapped(), self.scratch)
+
+    def numbers(self, columns: Sequence[Number]) -> dict[str, NDArray[Any]]:
+        """The values of some columns, NaN where a cell is no number, as memory maps."""
+        rows = sum(file.about_rows() for file in self.files)
+        check_room(self.scratch, rows * 8 * len(columns), "the table's numbers")
+        stores = {column.name: ScratchArray(self.scratch, np.float64) for column in columns}
+        names = [column.name for column in columns]
+        with waiting(self.progress, "reading the table's numbers, to scale them"):
+            for _, part in self._parts(names):
+                for column in columns:
+                    stores[column.name].append(column.targets(part.column(column.name)))
+        return {name: store.mapped() for name, store in stores.items()}
+
+    def _parts(self, columns: Sequence[str] | None = None) -> Iterator[tuple[TableFile, Any]]:
+        wanted = list(self.columns if columns is None else columns)
+        for file in self.files:
+            for part in file.batches(wanted):
+                yield file, part
+
+    def _targets(
+        self, file: TableFile, column: Column, encode: Callable[..., NDArray[Any]], part: Any
+    ) -> NDArray[Any]:
+        try:
+            return encode(column.targets(part.column(column.name)))
+        except DataError:
+            raise DataError(
+                f"{file.path.name}: the column {column.name!r} holds values that the schema does "
+                "not declare for the target. Declare every class that may occur, or drop the "
+                "other rows before training. Nothing is released."
+            ) from None
+
+
+class _Dense:
+    """Rows of floats, behind each other."""
+
+    def __init__(self, directory: Path, width: int) -> None:
+        self._rows = ScratchArray(directory, np.float32, width)
+
+    def append(self, block: NDArray[Any]) -> None:
+        self._rows.append(block)
+
+    def done(self) -> NDArray[Any]:
+        return self._rows.mapped()
+
+
+class _Sparse:
+    """The three arrays of a CSR matrix."""
+
+    def __init__(self, directory: Path, width: int) -> None:
+        self._width, self._ends = width, [np.zeros(1, np.int64)]
+        self._values = ScratchArray(directory, np.float32)
+        self._places = ScratchArray(directory, np.int32)
+
+    def append(self, block: Any) -> None:
+        self._values.append(block.data)
+        self._places.append(block.indices)
+        self._ends.append(block.indptr[1:] + self._ends[-1][-1])
+        if self._ends[-1].size and self._ends[-1][-1] > _MOST_ENTRIES:
+            raise DataError(
+                "the encoded table has more than 2**31 entries that are not zero. Declare fewer "
+                "columns, or pass sparse_output=False. Nothing is released."
+            )
+
+    def done(self) -> Any:
+        ends = np.concatenate(self._ends).astype(np.int32)
+        parts = (self._values.mapped(), self._places.mapped(), ends)
+        return scipy.sparse.csr_array(parts, shape=(ends.size - 1, self._width), copy=False)
+
+
+def open_table(
+    path: str | Path,
+    columns: Sequence[str],
+    features: int,
+    *,
+    separator: str | None = None,
+    header: bool = False,
+    scratch: str | Path | None = None,
+    progress: bool = False,
+) -> Any:
+    """A table to train on: read whole where it fits into memory, else a `TableStream`.
+
+    The choice reads what the files announce (their sizes, the rows that Parquet states) and the
+    memory that is left. ``scratch`` names the directory of the stream's files, and asks for one.
+    """
+    files, wanted = checked_files(path, columns, separator=separator, header=header)
+    rows = sum(file.about_rows() for file in files)
+    needed = rows * (_CELL_BYTES * len(wanted) + 8 * features)
+    if scratch is None and needed <= _SHARE * memory_left():
+        return read_table(path, columns, separator=separator, header=header)
+    place = scratch_directory(scratch, files[0].path.parent)
+    return TableStream(tuple(files), tuple(wanted), place, progress)
+
+
+__all__ = ["TableStream", "open_table"]
