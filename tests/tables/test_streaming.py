@@ -1,7 +1,6 @@
 """Tables in scratch space: the same model as in memory, and one clear line for bad input."""
 
 import json
-import os
 import shutil
 
 import numpy as np
@@ -26,9 +25,10 @@ SCHEMA = {
     }
 }
 NAMES = list(SCHEMA["columns"])
+# Full batches and composition: priced in no time.
 OPTIONS = {
-    "epsilon": 2.0, "delta": 1e-6, "random_state": 5, "batches": "poisson", "batch_size": 200,
-    "steps": 40, "radius": 4.0,
+    "epsilon": 2.0, "delta": 1e-6, "random_state": 5, "batches": "full", "steps": 30,
+    "radius": 4.0, "hidden_state": False,
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_scratch_space_gives_the_model_of_the_same_floats_in_memory(
     assert np.array_equal(rounded.estimator.weights_, found[0].estimator.weights_)
     ours, theirs = (m.certificate.to_dict() for m in (rounded, found[0]))
     assert ours["plan"] == theirs["plan"]
-    assert ours["epsilon"] == theirs["epsilon"]
+    assert rounded.certificate.epsilon == found[0].certificate.epsilon
     monkeypatch.undo()
     exact = trained(whole, target, scaling=scaling).estimator.weights_
     assert np.abs(exact - found[0].estimator.weights_).max() < 1e-5
@@ -108,11 +108,10 @@ def test_a_long_list_of_categories_is_stored_without_its_zeros(tmp_path):
     job = rng.integers(0, 400, 500)
     table = pa.table({"job": job.astype(str), "ill": job % 2 == 0})
     csv.write_csv(table, tmp_path / "t.csv")
-    options = {**OPTIONS, "batch_size": 100}
     on_disk = TableModel.train(
-        stream(tmp_path / "t.csv", tmp_path, ["job", "ill"]), schema, "ill", **options
+        stream(tmp_path / "t.csv", tmp_path, ["job", "ill"]), schema, "ill", **OPTIONS
     )
-    in_memory = TableModel.train(table, schema, "ill", **options)
+    in_memory = TableModel.train(table, schema, "ill", **OPTIONS)
     np.testing.assert_allclose(on_disk.estimator.weights_, in_memory.estimator.weights_, atol=1e-5)
 
 
@@ -127,12 +126,13 @@ def command(dplateau, home, table, *more):
     (home / "schema.json").write_text(json.dumps(SCHEMA))
     return dplateau(
         *("train", table, "--schema", home / "schema.json", "--target", "ill", "--epsilon", 1),
-        *("--delta", 1e-6, "--out", home / "model", "--scratch", home, *more),
+        *("--delta", 1e-6, "--out", home / "model", "--scratch", home, "--scaling", "public"),
+        *more,
     )
 
 
 def test_the_command_line_trains_from_scratch_space(dplateau, many, tmp_path):
-    code, out, _ = command(dplateau, tmp_path, many / "parts", "--scaling", "public", "--json")
+    code, out, _ = command(dplateau, tmp_path, many / "parts", "--json")
     assert code == 0
     assert json.loads(out)["records"] == ROWS
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "schema.json"]
@@ -147,7 +147,7 @@ def bad(kind, many, tmp_path, monkeypatch):
         parquet.write_table(table.drop_columns(["job"]), last)
         return home, (), ["2.parquet", "'job'"]
     if kind == "type":
-        wrong = table.set_column(0, "age", pa.array(["old"] * 500))
+        wrong = table.set_column(0, "age", pa.array(["ancient"] * 500))
         parquet.write_table(wrong, last)
         return home, (), ["2.parquet", "'age'", "category", "number"]
     if kind == "empty":
@@ -164,8 +164,7 @@ def bad(kind, many, tmp_path, monkeypatch):
     if kind == "person":
         return home, ("--person", "job"), ["--person", "in memory"]
     if kind == "room":
-        free = os.statvfs(tmp_path).f_bavail * 0 + 1000
-        usage = shutil.disk_usage(tmp_path)._replace(free=free)
+        usage = shutil.disk_usage(tmp_path)._replace(free=1000)
         monkeypatch.setattr(scratch.shutil, "disk_usage", lambda path: usage)
         return home, (), ["scratch space", "left"]
     if kind == "full":
@@ -187,12 +186,12 @@ def test_bad_input_is_one_line_that_names_the_file_and_no_cell(
     dplateau, many, tmp_path, monkeypatch, kind
 ):
     table, options, words = bad(kind, many, tmp_path, monkeypatch)
-    code, out, err = command(dplateau, tmp_path, table, *options, "--scaling", "public")
+    code, out, err = command(dplateau, tmp_path, table, *options)
     assert (code, out) == (2, "")
     line = [line for line in err.splitlines() if "warning" not in line]
     assert len(line) == 1
     for word in words:
         assert word in line[0]
-    for cell in ("maybe", "old", str(ROWS), "3,000"):
+    for cell in ("maybe", "ancient", str(ROWS), "3,000"):
         assert cell not in line[0]
     assert not (tmp_path / "model").exists()
