@@ -14,7 +14,7 @@ from typing import Any
 
 from dplateau.errors import DataError
 from dplateau.tables.cells import as_label, day_of, exact_number, is_missing
-from dplateau.tables.files import ParquetFile, TableFile, TextFile, files_of
+from dplateau.tables.table_files import ParquetFile, TableFile, TextFile, files_of
 
 TYPES = ("number", "category", "boolean", "date")
 

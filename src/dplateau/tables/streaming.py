@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from dplateau.errors import DataError
 from dplateau.tables.columns import Column, Number
 from dplateau.tables.encoding import PublicTableEncoder
-from dplateau.tables.files import TableFile
 from dplateau.tables.reading import checked_files, read_table
+from dplateau.tables.table_files import TableFile
 from dplateau.training.data import Encoded
 from dplateau.training.progress import waiting
 from dplateau.training.scratch import (
