@@ -31,6 +31,7 @@ from dplateau.certificate.record import Certificate, Counting, fingerprint
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.evaluation import Question, evaluate
 from dplateau.estimators.inputs import in_parameters, refuse_unreadable, refuse_unreleasable
+from dplateau.estimators.on_cluster import fit_on_cluster
 from dplateau.estimators.pace import measured
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
 from dplateau.estimators.scaling import KINDS as KINDS_OF_SCALING
@@ -41,8 +42,10 @@ from dplateau.plan.domains import L2Ball
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import PERSON
+from dplateau.training.cluster import ClusterTeam
 from dplateau.training.count import count_records
 from dplateau.training.data import Encoded, encode
+from dplateau.training.partitions import lies_elsewhere
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 from dplateau.training.scaling import private_bounds
@@ -330,6 +333,9 @@ class PrivateLinearModel(BaseEstimator):
                 f"feature_bounds has {len(low)} pairs, and X has {X.shape[1]} feature(s). Give one "
                 "pair for every feature."
             )
+        if isinstance(X, ClusterTeam):  # whose workers have mapped their rows by the same bounds
+            self.scaling_ = np.column_stack([(low + high) / 2, (high - low) / 2])
+            return X
         mapped(X[:0], np.ones((len(low), 2)))  # a sparse matrix is refused before it is looked at
         if bought.scaling is not None:
             values = np.asarray(X, dtype=np.float64)
@@ -368,6 +374,18 @@ class PrivateLinearModel(BaseEstimator):
 
     # -- the fit --------------------------------------------------------------------------------
 
+    def _fit(self, X: Any, y: Any, options: FitOptions) -> None:
+        """Train on rows in memory, or on those of a cluster where they lie."""
+        if lies_elsewhere(X):
+            fit_on_cluster(self, X, y, options)
+        else:
+            X, y = self._records(X, y)
+            self._train(X, self._targets(y), options)
+
+    def _note_features(self, X: Any) -> None:
+        """Remember the number of features, and their names if they have any."""
+        validate_data(self, X, **_FEATURES)
+
     def _train(self, X: Any, y: Any, options: FitOptions) -> None:
         """Run the plan on validated data; ``weights_``: the features' first, intercept's last."""
         warn_of_learned_steps(self)
@@ -385,7 +403,7 @@ class PrivateLinearModel(BaseEstimator):
             plan.loss,
             X,
             y,
-            sample_weight=self._weights(y, options.sample_weight),
+            sample_weight=None if y is None else self._weights(y, options.sample_weight),
             groups=options.groups,
             random_state=self.random_state,
             progress=self.progress,

@@ -102,9 +102,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (records, features)
+        X : array or sparse matrix of shape (records, features), or Dask array or data frame
             Rows longer than ``data_norm`` are scaled down to it; one that is not finite
-            contributes nothing.
+            contributes nothing. With a Dask collection, ``y`` is one too, cut alike, and the
+            workers of the client that is open train on their rows (docs/cluster.md).
         y : array of shape (records,)
             Labels among ``classes``; any other is refused, so clean them against the public
             classes first. A record without a label (None, NaN) contributes nothing.
@@ -123,8 +124,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         """
         self._check_facts()
         self._labels()
-        X, y = self._records(X, y)
-        self._train(X, y, FitOptions(sample_weight, groups, reservation, checkpoint))
+        self._fit(X, y, FitOptions(sample_weight, groups, reservation, checkpoint))
         self._settle()
         return self
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dplateau.certificate.wording import short, unfit
 from dplateau.errors import DataError, PlanError
 from dplateau.training.data import which_exist
+from dplateau.training.partitions import refuse_elsewhere
 
 _ENCODE = "Encode other columns by public facts first (PublicTableEncoder)."
 
@@ -29,6 +30,7 @@ def refuse_unreadable(X: Any) -> None:
     dplateau.errors.DataError: X must hold numbers; found text or objects that are none (dtype \
 <U4). Encode other columns by public facts first (PublicTableEncoder).
     """
+    refuse_elsewhere(X)
     if scipy.sparse.issparse(X) or _numbers_alone(X):
         return
     try:

@@ -57,9 +57,10 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (records, features)
+        X : array or sparse matrix of shape (records, features), or Dask array or data frame
             Rows longer than ``data_norm`` are scaled down to it; one that is not finite
-            contributes nothing.
+            contributes nothing. With a Dask collection, ``y`` is one too, cut alike, and the
+            workers of the client that is open train on their rows (docs/cluster.md).
         y : array of shape (records,)
             Targets, clipped to ``target_bounds``; a record whose target is not finite contributes
             nothing.
@@ -78,8 +79,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         """
         self._check_facts()
         self._range()
-        X, y = self._records(X, y)
-        self._train(X, y, FitOptions(sample_weight, groups, reservation, checkpoint))
+        self._fit(X, y, FitOptions(sample_weight, groups, reservation, checkpoint))
         return self
 
     def _targets(self, y: NDArray[Any]) -> Array:

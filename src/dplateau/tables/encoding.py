@@ -164,14 +164,15 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas DataFrame, pyarrow Table, or mapping of column name to values
+            Of a Dask data frame every partition is encoded by itself, later, where it lies: the
+            features are a Dask array.
         """
+        if hasattr(type(X), "__dask_graph__"):
+            return self._encoded_elsewhere(X)
         columns, cells = self.columns, columns_of(X)
         absent = [column.name for column in columns if column.name not in cells]
         if absent:
-            raise DataError(
-                f"the table has no column {', '.join(map(repr, absent))}. "
-                "Correct the schema, or mark the column as 'ignore'."
-            )
+            raise DataError(_lacks(absent))
         widths = [len(column.feature_names) for column in columns]
         places, values = [], []
         for first, column in zip(np.cumsum([0, *widths]), columns, strict=False):
@@ -186,6 +187,15 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
             entries /= np.where(norms > 0, norms, 1.0)
         return self._assembled(where, entries, sum(widths))
 
+    def _encoded_elsewhere(self, frame: Any) -> Any:
+        absent = [column.name for column in self.columns if column.name not in frame.columns]
+        if absent:
+            raise DataError(_lacks(absent))
+        width = len(self.get_feature_names_out())
+        dense = PublicTableEncoder(self.schema, rows=self.rows, sparse_output=False)
+        used = frame[[column.name for column in self.columns]]
+        return used.map_partitions(dense.transform, meta=np.empty((0, width)))
+
     def _assembled(self, where: NDArray[np.intp], entries: Array, features: int) -> Any:
         """Rows with the given entries in the given places, and zeros elsewhere."""
         rows = len(where)
@@ -196,6 +206,13 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
             return encoded
         ends = np.concatenate([[0], np.cumsum(held.sum(axis=1))])
         return scipy.sparse.csr_array((entries[held], where[held], ends), shape=(rows, features))
+
+
+def _lacks(absent: list[str]) -> str:
+    return (
+        f"the table has no column {', '.join(map(repr, absent))}. "
+        "Correct the schema, or mark the column as 'ignore'."
+    )
 
 
 def load_schema(schema: Mapping[str, Any] | str | Path) -> dict[str, Any]:

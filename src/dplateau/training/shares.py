@@ -86,7 +86,8 @@ class Share:
             weights = None
             if parts[0].weights is not None:
                 weights = np.concatenate([np.asarray(part.weights) for part in parts])
-            self.rows = (X, y, weights) if prepare is None else prepare(X, y, weights)
+            bare = prepare is None or not len(y)  # no rows have no fault
+            self.rows = (X, y, weights) if bare else prepare(X, y, weights)
         self.digest = "".join(each.digest for each in found)
         return found
 

@@ -1,0 +1,66 @@
+"""A fit whose rows lie on a cluster: workers prepare their rows as the estimator would here."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dplateau.certificate.bought import Bought
+from dplateau.errors import PlanError
+from dplateau.training.dask_workers import on_workers
+from dplateau.training.partitions import as_partitions
+
+if TYPE_CHECKING:
+    from dplateau.estimators.base import FitOptions, PrivateLinearModel
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a worker does to the rows that it has loaded: the estimator's checks and scaling."""
+
+    model: PrivateLinearModel
+
+    def __call__(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+        X, y = self.model._records(X, y)
+        targets = self.model._targets(y)
+        weights = self.model._weights(targets, sample_weight)
+        return self.model._scaled(X, Bought()), targets, weights
+
+
+def fit_on_cluster(model: PrivateLinearModel, X: Any, y: Any, options: FitOptions) -> None:
+    """Fit a model on the workers of the client that is open.
+
+    Rows are never gathered: see docs/cluster.md.
+    """
+    if options.groups is not None:
+        raise PlanError(
+            "groups= does not go with a Dask collection: a person's rows may lie on several "
+            "workers. Gather the rows yourself: X.compute()."
+        )
+    if model.feature_bounds is not None and model.scaling != "public":
+        raise PlanError(
+            f"scaling={model.scaling!r} looks at all rows at once, which a cluster does not. Use "
+            "scaling='public' with a Dask collection."
+        )
+    partitions = as_partitions(X, y, options.sample_weight)
+    model._note_features(_row_like(partitions.features, partitions.names))
+    # A copy leaves the random state behind, and everything that was fitted before.
+    with on_workers(partitions, None, prepare=Preparation(copy.copy(model))) as team:
+        model._train(team, None, dataclasses.replace(options, sample_weight=None))
+
+
+def _row_like(features: int, names: tuple[str, ...]) -> Any:
+    """One made-up row with the table's columns."""
+    row = np.zeros((1, features))
+    if not names:
+        return row
+    import pandas as pd
+
+    return pd.DataFrame(row, columns=list(names))
+
+
+__all__ = ["Preparation", "fit_on_cluster"]
