@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -171,6 +172,13 @@ def train(
             "it released nothing.",
         ),
     ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="The address of a Dask scheduler, such as tls://host:8786: its workers read the "
+            "files (at the same paths as here) and train on them."
+        ),
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -179,8 +187,10 @@ def train(
     from dplateau.cli.ledger import held_back
     from dplateau.cli.search import parsed_grid
     from dplateau.tables.encoding import PublicTableEncoder, columns_used, load_schema
+    from dplateau.tables.scattered import TableElsewhere
     from dplateau.tables.streaming import open_table
     from dplateau.tables.table_model import TableModel
+    from dplateau.training.dask_workers import connected
 
     if records is not None and relation != ADD_OR_REMOVE_ONE:
         raise DataError(
@@ -203,17 +213,21 @@ def train(
     with (
         reserved(out, force=force) as place,
         held_back(ledger, dataset, epsilon, delta, counted, proof) as reservation,
+        contextlib.nullcontext() if cluster is None else connected(cluster),
     ):
         shown = not as_json and sys.stdout.isatty()
         features = len(PublicTableEncoder(facts).get_feature_names_out())
-        trained = TableModel.train(
-            open_table(
+        source: Any = TableElsewhere(table, wanted, separator, header)
+        if cluster is None:
+            source = open_table(
                 *(table, wanted, features),
                 separator=separator,
                 header=header,
                 scratch=scratch,
                 progress=shown,
-            ),
+            )
+        trained = TableModel.train(
+            source,
             facts,
             target,
             rows=rows,

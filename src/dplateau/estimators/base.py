@@ -45,7 +45,7 @@ from dplateau.plan.units import PERSON
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.count import count_records
 from dplateau.training.data import Encoded, encode
-from dplateau.training.partitions import lies_elsewhere
+from dplateau.training.partitions import lies_elsewhere, refuse_elsewhere
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 from dplateau.training.scaling import private_bounds
@@ -379,8 +379,8 @@ class PrivateLinearModel(BaseEstimator):
         if lies_elsewhere(X):
             fit_on_cluster(self, X, y, options)
         else:
-            X, y = self._records(X, y)
-            self._train(X, self._targets(y), options)
+            refuse_elsewhere(y, options.sample_weight, options.groups)
+            self._train(*self._records(X, y), options)
 
     def _note_features(self, X: Any) -> None:
         """Remember the number of features, and their names if they have any."""
@@ -391,7 +391,7 @@ class PrivateLinearModel(BaseEstimator):
         warn_of_learned_steps(self)
         counting = self._counting()
         self._refuse_unpriced(options)
-        y = y if isinstance(y, Encoded) else self._targets(y)
+        y = y if y is None or isinstance(y, Encoded) else self._targets(y)
         plan = self._plan_for(X, counting.count, options.groups)
         bought = self._purchases(plan.records)
         X = self._scaled(X, bought)

@@ -31,6 +31,7 @@ from dplateau.tables.columns import Boolean, Category, Column, Number, column_fr
 from dplateau.tables.encoding import PublicTableEncoder, columns_of, columns_used, load_schema
 from dplateau.tables.people import owners, without
 from dplateau.tables.scaling import rescaled, scaled_columns, usual_norm
+from dplateau.tables.scattered import TableElsewhere
 from dplateau.tables.streaming import TableStream
 
 if TYPE_CHECKING:
@@ -78,8 +79,9 @@ class TableModel:
 
         Parameters
         ----------
-        table : pyarrow Table, pandas DataFrame, mapping of columns, or TableStream
+        table : pyarrow Table, DataFrame, mapping of columns, TableStream or TableElsewhere
             A stream is encoded in scratch space as float32, so that it need not fit into memory.
+            The last is a table in files that the workers of a Dask cluster read.
         schema : mapping or path
             As for `PublicTableEncoder`, with the target among its columns.
         target : str
@@ -109,6 +111,8 @@ class TableModel:
         """
         facts = without(load_schema(schema), person)
         # a resumed training would look a second time
+        if isinstance(table, TableElsewhere):
+            table.refuse(scaling, search, person)
         if person is not None or reservation is not None or checkpoint is not None:
             scaling = _unscaled(scaling, search, person)
         facts, bought, clipped = _scaled(facts, table, target, scaling, search, options)
@@ -120,10 +124,12 @@ class TableModel:
         if isinstance(table, TableStream):
             _refuse_streamed(person, search)
             features, targets = table.encoded(encoder, column, estimator._encoded)
+        elif isinstance(table, TableElsewhere):
+            features, targets = table.partitions(encoder, column), None
         else:
             cells = table.column(target) if hasattr(table, "column") else table[target]
             features, targets = encoder.transform(table), column.targets(cells)
-        if features.shape[0] == 0:
+        if not isinstance(table, TableElsewhere) and features.shape[0] == 0:
             raise DataError("the table has no rows to train on. Check that it is the right file.")
         if search is None:
             estimator.fit(
@@ -306,6 +312,8 @@ def _scaled(
     options: Mapping[str, Any],
 ) -> tuple[dict[str, Any], Bought, float]:
     """The schema with bounds bought for its numbers, what they cost, and the usual row length."""
+    if isinstance(table, TableElsewhere):
+        return schema, Bought(), 1.0
     relation = options.get("neighboring_relation", REPLACE_ONE)
     columns = scaled_columns(schema, target) if target in schema["columns"] else []
     if isinstance(table, TableStream):

@@ -71,6 +71,7 @@ class Share:
 
     def __init__(self) -> None:
         self.team: Team | None = None
+        self.rows: tuple[Any, Any, Any] = None, None, None
         self.digest = ""
 
     @_replies
@@ -86,8 +87,9 @@ class Share:
             weights = None
             if parts[0].weights is not None:
                 weights = np.concatenate([np.asarray(part.weights) for part in parts])
-            bare = prepare is None or not len(y)  # no rows have no fault
-            self.rows = (X, y, weights) if bare else prepare(X, y, weights)
+            self.rows = X, y, weights
+            if prepare is not None and len(y):  # no rows have no fault
+                self.rows = prepare(X, y, weights)
         self.digest = "".join(each.digest for each in found)
         return found
 

@@ -1,0 +1,199 @@
+"""The same estimators on a Dask cluster: one machine's weights and certificate, nothing gathered.
+
+The quick tests have two workers in this process. The slow ones have processes, which are killed
+and stopped by their ids.
+"""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+import dplateau as dp
+from dplateau.errors import ClusterError, DataError, PlanError, PrivacyWarning
+from dplateau.training import dask_workers
+
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+pd = pytest.importorskip("pandas")
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+N = 600
+PLAN = {"noise_multiplier": 8.0, "batches": "full", "steps": 6, "radius": 1.0, "learning_rate": 0.2}
+SCHEMA = {
+    "columns": {
+        "age": {"type": "number", "bounds": [0, 100]},
+        "job": {"type": "category", "categories": ["clerk", "nurse"]},
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as opened,
+    ):
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(
+        {"age": rng.integers(0, 99, N), "job": rng.choice(["clerk", "nurse", "spy"], N)}
+    )
+    frame["ok"] = (frame["age"] + rng.integers(0, 40, N) > 60).astype(int)
+    return frame
+
+
+def model(**changes):
+    facts = {"delta": 1e-6, "data_norm": 1.0, "classes": [0, 1], "random_state": 4, **PLAN}
+    return dp.PrivateLogisticRegression(**{**facts, **changes})
+
+
+def arrays(table, size=150):
+    X = table[["age", "ok"]].to_numpy(float) / 100
+    y = table["ok"].to_numpy()
+    return X, y, da.from_array(X, chunks=(size, 2)), da.from_array(y, chunks=size)
+
+
+def test_a_fit_on_workers_is_one_machines(client, table):
+    X, y, far_X, far_y = arrays(table)
+    here, there = model().fit(X, y), model().fit(far_X, far_y)
+    np.testing.assert_array_equal(here.weights_, there.weights_)
+    assert here.certificate_.plan == there.certificate_.plan
+    assert here.certificate_.epsilon == there.certificate_.epsilon
+    assert there.certificate_.verify(there.weights_).holds
+    np.testing.assert_array_equal(here.predict(X), there.predict(X))
+    weights = np.linspace(0, 1, N)
+    here = model(class_weight={0: 0.5}).fit(X, y, weights)
+    there = model(class_weight={0: 0.5}).fit(far_X, far_y, da.from_array(weights, chunks=150))
+    np.testing.assert_array_equal(here.weights_, there.weights_)
+
+
+def test_a_data_frame_is_encoded_where_it_lies(client, table):
+    far = dd.from_pandas(table, npartitions=3)
+    encoder = dp.PublicTableEncoder(SCHEMA)
+    here = make_pipeline(encoder, model()).fit(table, table["ok"])
+    there = make_pipeline(encoder, model()).fit(far, far["ok"])
+    np.testing.assert_array_equal(here[-1].weights_, there[-1].weights_)
+    bounds = {"target_bounds": (0, 99), "feature_bounds": [(0, 1)], "scaling": "public"}
+    facts = {"delta": 1e-6, "random_state": 1, **PLAN, **bounds}
+    here = dp.PrivateLinearRegression(**facts).fit(table[["ok"]], table["age"])
+    there = dp.PrivateLinearRegression(**facts).fit(far[["ok"]], far["age"])
+    np.testing.assert_array_equal(here.coef_, there.coef_)
+    assert list(there.feature_names_in_) == ["ok"]
+
+
+def test_no_cluster_is_started_silently(table, monkeypatch):
+    def none_open():
+        raise ValueError("No clients found")
+
+    monkeypatch.setattr(distributed, "default_client", none_open)
+    with pytest.raises(PlanError, match=r"no cluster was named.*Client\("):
+        model().fit(*arrays(table)[2:])
+
+
+def test_nothing_is_gathered_silently(client, table):
+    X, y, far_X, far_y = arrays(table)
+    fitted = model().fit(X, y)
+    refused = [
+        lambda: fitted.predict(far_X),
+        lambda: fitted.score_private(far_X, far_y, epsilon=1.0),
+        lambda: model().fit(X, far_y),
+        lambda: model().fit(X, y, far_y),
+        lambda: model().fit(far_X, y),
+        lambda: model().fit(client.persist(far_X), far_y),
+        lambda: model().fit(far_X, far_y.rechunk(200)),
+        lambda: dp.PrivateSearch(
+            dp.PrivateLogisticRegression(data_norm=1.0, classes=[0, 1]),
+            {"radius": [1.0, 2.0]},
+            epsilon=2.0,
+            delta=1e-6,
+        ).fit(far_X, far_y),
+    ]
+    for act in refused:
+        with pytest.raises(DataError):
+            act()
+    with pytest.raises(PlanError, match="several workers"):
+        model().fit(far_X, far_y, groups=y)
+
+
+def test_a_cut_that_only_the_rows_show_is_refused(client, table):
+    far = dd.from_pandas(table, npartitions=3).clear_divisions()
+    kept = far["ok"][far["age"] > 20]
+    with pytest.raises(DataError, match=r"cut differently.*Nothing is released"):
+        make_pipeline(dp.PublicTableEncoder(SCHEMA), model()).fit(far, kept)
+
+
+def test_nothing_private_reaches_the_scheduler_or_a_log(client, table, caplog):
+    far_X, far_y = arrays(table)[2:]
+    scheduler = client.cluster.scheduler
+    seen = []
+    sums = dask_workers.ClusterTeam.sum
+
+    def spied(team, weights, asks):
+        seen.extend((str(key), task.nbytes) for key, task in scheduler.tasks.items())
+        return sums(team, weights, asks)
+
+    with caplog.at_level(logging.DEBUG), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dask_workers.ClusterTeam, "sum", spied)
+        model().fit(far_X, far_y)
+    assert {key.split("-")[0] for key, _ in seen} == {"dplateau"}
+    assert max(size for _, size in seen) < 1000  # an empty object's, whatever it holds later
+    assert all(not has for has in client.has_what().values())
+    assert "150" not in "".join(record.getMessage() for record in caplog.records)
+
+
+def test_an_open_network_is_warned_of():
+    with pytest.warns(PrivacyWarning, match=r"does not use TLS.*--tls-ca-file"):
+        dask_workers.warn_of_open_network("tcp://192.0.2.7:8786")
+    for address in ("tls://192.0.2.7:8786", "tcp://127.0.0.1:8786", "inproc://192.0.2.7/1"):
+        dask_workers.warn_of_open_network(address)
+
+
+def test_a_silent_scheduler_is_named(monkeypatch, dplateau, tmp_path):
+    monkeypatch.setattr(dask_workers, "_ANSWER", 0.3)
+    with (
+        pytest.raises(ClusterError, match=r"127.0.0.1:1 does not answer.*Nothing is released"),
+        dask_workers.connected("tcp://127.0.0.1:1"),
+    ):
+        pass
+
+
+def schema_file(folder):
+    path = folder / "schema.json"
+    columns = {**SCHEMA["columns"], "ok": {"type": "category", "categories": [0, 1]}}
+    path.write_text(json.dumps({"columns": columns}))
+    return path
+
+
+@pytest.mark.slow
+def test_the_command_line_leaves_files_to_the_workers(client, table, dplateau, tmp_path):
+    many = tmp_path / "many"
+    many.mkdir()
+    for k, part in enumerate(np.array_split(np.arange(N), 3)):
+        table.iloc[part].to_parquet(many / f"{k}.parquet", row_group_size=120)
+    given = ["--schema", schema_file(tmp_path), "--target", "ok", "--epsilon", "2"]
+    given += ["--delta", "1e-6", "--out", tmp_path / "model", "--json"]
+    address = client.scheduler.address
+    code, out, err = dplateau("train", many, *given, "--cluster", address)
+    assert code == 0, err
+    assert '"records": 600' in out
+    assert dplateau("verify", tmp_path / "model")[0] == 0
+    table.rename(columns={"job": "work"}).to_parquet(many / "2.parquet")
+    code, out, err = dplateau("train", many, *given, "--cluster", address, "--force")
+    assert code == 2
+    assert "2.parquet has no column 'job'" in err
+    assert "Nothing is released." in err
+    code, out, err = dplateau(
+        "train", many, *given, "--cluster", address, "--force", "--scaling", "standard"
+    )
+    assert code == 2
+    assert "--scaling standard" in err
