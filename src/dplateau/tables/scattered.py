@@ -13,7 +13,7 @@ from dplateau.tables.columns import Column
 from dplateau.tables.encoding import PublicTableEncoder
 from dplateau.tables.reading import checked_files
 from dplateau.tables.table_files import ParquetFile, TableFile
-from dplateau.training.partitions import Part, Partitions
+from dplateau.training.partitions import NOTHING, Part, Partitions
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,11 @@ class TableElsewhere:
 
     def partitions(self, encoder: PublicTableEncoder, column: Column) -> Partitions:
         """Encoded rows and targets, made where they are read."""
-        files, columns = checked_files(
-            self.path, self.columns, separator=self.separator, header=self.header
-        )
+        options: Any = {"separator": self.separator, "header": self.header}
+        try:
+            files, columns = checked_files(self.path, self.columns, **options)
+        except DataError as refusal:
+            raise DataError(f"{str(refusal).removesuffix(NOTHING).strip()} {NOTHING}") from None
         files = [dataclasses.replace(file, path=file.path.resolve()) for file in files]
         return Partitions(
             tuple(
