@@ -29,6 +29,7 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy src/dplateau
+	$(BIN)/python -m pytest -n 0 tests/test_documents.py -k mypy
 
 # Versions, hashes, and known advisories where ADVISORIES names a database that answers.
 audit-deps:

@@ -146,3 +146,14 @@ def test_nothing_is_fetched_from_the_network():
         for target in re.findall(r"!\[[^\]]*\]\(([^)\s]+)", page.read_text(encoding="utf-8")):
             assert "://" not in target, f"{page.name} loads {target}"
             assert (page.parent / target).is_file(), f"{page.name} lacks {target}"
+
+
+@pytest.mark.slow  # run by `make types`, whose cache makes it quick
+def test_the_readmes_code_passes_mypy(tmp_path):
+    code = "\n".join(b.code for b in blocks(ROOT / "README.md") if b.kind == "python")
+    (tmp_path / "readme.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "readme.py")], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout

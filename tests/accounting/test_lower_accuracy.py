@@ -6,7 +6,6 @@ to for ever. Epsilons are above 0.02, and such that the rarer event has a chance
 (smaller ones are lost in rounding; with cyclic batches 2e-17 times the squared length in spreads).
 """
 
-import dataclasses
 import math
 import random
 
@@ -90,14 +89,15 @@ def test_more_constant_schedules(seed, monkeypatch):
     check(seed, monkeypatch)
 
 
-def varying(power: float, batches: object, relation: str, steps: int, width: float) -> dp.Plan:
+def varying(sizes: object, batches: object, relation: str, width: float) -> dp.Plan:
+    """Step sizes in units of one with noise of deviation 1; an interval of this width."""
     b = batches.batch_size(100)
     unit = 0.1 if b < 100 else 0.02
     return dp.Plan(
         records=100,
         batches=batches,
-        iterations=steps,
-        step_size=dp.schedules.Polynomial(unit * b * (steps / 2) ** power, power=power),
+        iterations=len(sizes),
+        step_size=unit * b * np.asarray(sizes),
         noise_multiplier=1 / unit,
         lipschitz=1.0,
         smoothness=0.0,
@@ -106,121 +106,59 @@ def varying(power: float, batches: object, relation: str, steps: int, width: flo
     )
 
 
-def step_by_step(plan: dp.Plan, delta: float, monkeypatch: pytest.MonkeyPatch) -> float:
-    """Every step by itself, on shorter panels."""
-    walks_of = varying_module.varying_interval(plan, plan.diameter)
-    each = dataclasses.replace(walks_of, pieces=0)
-    with monkeypatch.context() as patch:
-        patch.setattr(panels, "PANEL", panels.PANEL * 0.7)
-        patch.setattr(walks, "MOST_WORK", math.inf)
-        return events.best_threshold(*each.laws(), delta)
-
-
-def cosine(steps: int, least: float) -> list[float]:
-    """From 1 to about ``least``."""
-    return [least + (1 - least) * (1 + math.cos(math.pi * t / steps)) / 2 for t in range(steps)]
+STEPS = np.arange(200.0)
+SCHEDULES = {
+    "power": (STEPS / 100 + 0.1) ** -0.5,
+    "cosine": 0.3 + 0.5 * (1 + np.cos(np.pi * STEPS / 200)),
+    "jumps": np.random.default_rng(5).uniform(0.3, 1.5, 200),
+}
 
 
 @pytest.mark.parametrize(
-    ("schedule", "batches", "relation", "width"),
+    ("schedule", "batches", "relation"),
     [
-        ("power 0.5", dp.FullBatch(), "replace_one", 12.0),
-        ("power 1", dp.FixedSize(20), "replace_one", 8.0),
-        ("cosine", dp.Cyclic(20), "replace_one", 15.0),
-        ("cosine", dp.Poisson(20), "add_or_remove_one", 12.0),
-        pytest.param("power 1", dp.Poisson(20), "replace_one", 40.0, marks=pytest.mark.slow),
-        pytest.param("power 0.5", dp.Cyclic(20), "replace_special", 40.0, marks=pytest.mark.slow),
-        pytest.param("cosine", dp.FullBatch(), "add_or_remove_one", 40.0, marks=pytest.mark.slow),
-        pytest.param("cosine", dp.FixedSize(20), "replace_one", 40.0, marks=pytest.mark.slow),
+        ("power", dp.FullBatch(), "replace_one"),
+        ("cosine", dp.Cyclic(20), "replace_special"),
+        ("jumps", dp.FixedSize(20), "replace_one"),
+        ("jumps", dp.Poisson(20), "add_or_remove_one"),
     ],
 )
-def test_segments_of_a_smooth_schedule(schedule, batches, relation, width, monkeypatch):
-    """Step sizes that fall up to twentyfold while the walk remembers."""
-    steps = 1_000
-    plan = varying(0.0, batches, relation, steps, width)
-    if schedule == "cosine":
-        values = cosine(steps, 0.05)
-    else:
-        values = [(t + 20.0) ** -float(schedule.split()[1]) for t in range(steps)]
-    unit = plan.step_size.values(0, 1)[0]
-    plan = plan.replace(step_size=[unit * value / values[-150] for value in values])
-    true = step_by_step(plan, 1e-5, monkeypatch)
-    monkeypatch.setattr(varying_module, "MOST_RUNS", 0)
-    monkeypatch.setattr(varying_module, "MOST_STEPS", 0)
+def test_varying_schedules_step_by_step(schedule, batches, relation, monkeypatch):
+    plan = varying(SCHEDULES[schedule], batches, relation, 8.0)
     found = lower_bound(plan, 1e-5)
+    true = exact(plan, 1e-5, monkeypatch)
     assert 0.1 < found <= true * (1 + 1e-6)
     assert found == pytest.approx(true, rel=ACCURACY)
 
 
-@pytest.mark.parametrize(
-    ("batches", "relation"),
-    [
-        (dp.FullBatch(), "replace_one"),
-        (dp.Cyclic(20), "replace_special"),
-        (dp.FixedSize(20), "replace_one"),
-        (dp.Poisson(20), "add_or_remove_one"),
-    ],
-)
-def test_steps_that_jump_about(batches, relation, monkeypatch):
-    """Kernels from a table, against those of every step by itself."""
-    rng = random.Random(5)
-    plan = varying(0.0, batches, relation, 600, 10.0)
-    unit = plan.step_size.values(0, 1)[0]
-    plan = plan.replace(step_size=[unit * rng.uniform(0.3, 1.5) for _ in range(600)])
-    each = varying_module.varying_interval(plan, plan.diameter)
-    assert each.tabulated
-    assert each.length == plan.diameter
-    true = events.best_threshold(*dataclasses.replace(each, tabulated=False).laws(), 1e-5)
-    found = lower_bound(plan, 1e-5)
-    assert 0.1 < found <= true * (1 + 1e-6)
-    assert found == pytest.approx(true, rel=ACCURACY)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param(lambda t: (t + 1.0) ** -0.5, id="power"),
-        pytest.param(lambda t: 1.1 + np.cos(np.pi * t / 1e6), id="cosine"),
-        pytest.param(lambda t: 10.0 ** -np.floor(t / 3e5), id="stairs"),
-        pytest.param(lambda t: np.round(1 + 9 * np.exp(-t / 2e5), 3), id="rounded"),
-    ],
-)
 @pytest.mark.parametrize("batches", [dp.FullBatch(), dp.Cyclic(20), dp.Poisson(20)])
-def test_a_million_steps_are_few_pieces(values, batches):
-    """On the whole interval; three cuts of at most 20 pieces, refined once: 15 times as many."""
-    steps = values(np.arange(1e6))
-    plan = varying(0.0, batches, "replace_one", 1_000_000, 200.0)
-    unit = plan.step_size.values(0, 1)[0]
-    plan = plan.replace(step_size=unit * steps / steps[-1])
+def test_a_conceded_start_proves_less_and_soon_as_much(batches, monkeypatch):
+    plan = varying(SCHEDULES["jumps"], batches, "replace_one", 5.0)
+    found = []
+    for forgotten in (5.0, 8.0, 20.0, math.inf):
+        monkeypatch.setattr(varying_module, "_FORGOTTEN", forgotten)
+        found.append(lower_bound(plan, 1e-5))
+    assert not varying_module.varying_interval(plan, 5.0).concedes  # the last one starts in truth
+    assert found == sorted(found)
+    assert found[0] < found[-1]
+    assert found[-2] == pytest.approx(found[-1], rel=ACCURACY)
+
+
+@pytest.mark.parametrize("batches", [dp.FullBatch(), dp.Cyclic(20)])
+def test_very_many_steps_on_a_wide_interval_are_cut(batches):
+    """The interval is shortened until the last steps forget, and few enough of them do."""
+    sizes = np.random.default_rng(3).uniform(0.3, 1.0, 100_000)
+    plan = varying(sizes, batches, "replace_one", 300.0)
     followed = varying_module.varying_interval(plan, plan.diameter)
-    assert followed.length == plan.diameter
-    assert followed.steps < 200_000
-    assert followed.pieces <= 20
-    assert not followed.tabulated
-
-
-def test_steps_that_never_end_jumping_are_cut():
-    """A million of them: the interval is shortened until the last ones forget."""
-    rng = np.random.default_rng(3)
-    plan = varying(0.0, dp.FullBatch(), "replace_one", 1_000_000, 300.0)
-    unit = plan.step_size.values(0, 1)[0]
-    plan = plan.replace(step_size=unit * rng.uniform(0.3, 1.0, 1_000_000))
-    followed = varying_module.varying_interval(plan, plan.diameter)
-    assert followed.tabulated
-    assert followed.steps <= varying_module.MOST_TABULATED
-    assert 0.1 * plan.diameter < followed.length < plan.diameter
-
-
-def test_very_long_smooth_schedules_are_not_cut():
-    """Nearly constant, a million steps: as the constant one, whose law is exact."""
-    plan = varying(1e-3, dp.FullBatch(), "replace_one", 1_000_000, 300.0)
-    constant = plan.replace(step_size=plan.step_size.values(999_999, 1_000_000)[0])
-    assert lower_bound(plan, 1e-5) == pytest.approx(lower_bound(constant, 1e-5), rel=2e-3)
+    assert followed.concedes
+    assert followed.steps < 10_000
+    assert 0.03 * plan.diameter < followed.length < plan.diameter
 
 
 def test_pieces_of_constant_steps_are_exact():
     """A step size that falls twice, against the same law step by step."""
     steps = [2.0] * 150 + [1.0] * 150 + [0.5] * 200
-    plan = varying(0.5, dp.FullBatch(), "replace_one", 500, 12.0).replace(step_size=steps)
-    wiggled = plan.replace(step_size=[eta * (1 + 1e-9 * (k % 2)) for k, eta in enumerate(steps)])
+    plan = varying(steps, dp.FullBatch(), "replace_one", 12.0)
+    etas = plan.step_size.values(0, 500)
+    wiggled = plan.replace(step_size=etas * (1 + 1e-9 * (np.arange(500) % 2)))
     assert lower_bound(plan, 1e-5) == pytest.approx(lower_bound(wiggled, 1e-5), rel=1e-5)

@@ -38,8 +38,7 @@ PLUMBING = {
     "lower.panels": {"even_panels", "node_count"},
     "published.bound": {"refuse"},
     "privacy_loss.sampled_rdp": {"check_orders"},
-    "lower.segments": {"variation", "runs", "programme"},
-    "lower.varying": {"schedule"},
+    "lower.varying": {"pieces", "schedule"},
     "bounds.shift": {"period_of"},
 }
 MODULES = sorted(

@@ -60,9 +60,9 @@ def test_plan_in_constants_alone_walks(dplateau, tmp_path):
 
 
 DESCRIBED = [
-    *("--records", 20, "--batches", "poisson", "--batch-size", 5, "--iterations", 10),
+    *("--records", 20, "--batches", "cyclic", "--batch-size", 5, "--iterations", 10),
     *("--step-size", 0.1, "--noise-multiplier", 3, "--lipschitz", 1, "--smoothness", 1),
-    *("--diameter", 2, "--relation", "add_or_remove_one", "--repeats", 40, "--json"),
+    *("--diameter", 2, "--relation", "replace_special", "--repeats", 40, "--json"),
 ]
 
 
@@ -70,8 +70,8 @@ def test_plan_described_by_the_options_of_account(dplateau):
     code, out, _ = dplateau(*DESCRIBED)
     assert code == 0
     found = json.loads(out)
-    assert found["relation"] == "add_or_remove_one"
-    assert found["plan"]["batches"]["kind"] == "poisson"
+    assert found["relation"] == "replace_special"
+    assert found["plan"]["batches"]["kind"] == "cyclic"
 
 
 def test_missing_options_are_named(dplateau):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import pickle
+import re
 import warnings
 
 import joblib
@@ -115,6 +117,16 @@ def test_scikit_learns_weight_checks_pass_with_their_facts_stated(name):
                     check(one)
             else:
                 check(one)
+
+
+@pytest.mark.parametrize("name", [name for name in dp.__all__ if hasattr(getattr(dp, name), "fit")])
+def test_an_estimators_page_lists_all_of_its_parameters(name):
+    kind = getattr(dp, name)
+    section = re.split(r"\nParameters\n-+\n", inspect.getdoc(kind))[1]
+    section = re.split(r"\n\n\w[^\n]*\n-{3,}\n", section)[0]
+    entries = re.findall(r"^(\w[\w, ]*?) ?:", section, re.MULTILINE)
+    listed = [word for entry in entries for word in entry.split(", ")]
+    assert sorted(listed) == sorted(inspect.signature(kind).parameters)
 
 
 def test_constructors_only_store():

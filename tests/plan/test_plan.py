@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -278,3 +282,16 @@ def test_schedules_read_what_users_write() -> None:
     assert decay.values(1, 3).tolist() == pytest.approx([1.0, 2 / 3])
     assert decay.scaled(3.0).largest(10) == 6.0
     assert decay.smallest(4) == 0.5
+
+
+def test_a_type_checker_sees_every_field_of_a_plan():
+    """The constructor that checkers read is written by hand: number or schedule goes in."""
+    tree = ast.parse(Path(inspect.getsourcefile(dp.Plan)).read_text(encoding="utf-8"))
+    written = next(
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    )  # fmt: skip
+    fields = dataclasses.fields(dp.Plan)
+    assert [argument.arg for argument in written.args.kwonlyargs] == [f.name for f in fields]
+    given = [default is not None for default in written.args.kw_defaults]
+    assert given == [f.default is not dataclasses.MISSING for f in fields]

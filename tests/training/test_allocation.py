@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import dplateau as dp
-from dplateau.cli.account import batches_of
+from dplateau.cli.options import batches_of
 from dplateau.training.noise import open_streams
 from dplateau.training.run import run_many
 

@@ -12,20 +12,9 @@ from dplateau import _disk as disk
 from dplateau._json import loads
 from dplateau.certificate.files import check_file, write_file
 from dplateau.cli import app
-from dplateau.cli.account import (
-    AsJson,
-    BatchSize,
-    Diameter,
-    Regularization,
-    Relation,
-    Released,
-    Smoothness,
-    iterations_of,
-    plan_of,
-)
+from dplateau.cli.options import AsJson, PlanOptions, iterations_of, takes_a_plan
 from dplateau.cli.terminal import say
 from dplateau.errors import DataError, PlanError
-from dplateau.plan.batches import RELATIONS
 from dplateau.plan.losses import Huber, Loss
 from dplateau.plan.plan import Plan
 
@@ -38,16 +27,15 @@ Source = Annotated[
     typer.Argument(
         exists=True,
         help="A plan (JSON), a certificate, or the directory of a trained model; "
-        "or describe the plan by the options of `account`.",
+        "or describe the plan by options. With one of these, --iterations replaces its own.",
     ),
-]
-Iterations = Annotated[
-    str | None, typer.Option(help="Number of steps (with SOURCE: instead of the plan's).")
 ]
 
 
 @app.command()
+@takes_a_plan(without=["strong_convexity"])
 def audit(
+    described: PlanOptions,
     source: Source = None,
     data: Annotated[
         Path | None,
@@ -69,41 +57,19 @@ def audit(
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write it as HTML here, to be read.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the files there.")] = False,
-    records: Annotated[int | None, typer.Option(help="As in `account`.")] = None,
-    batches: Annotated[str | None, typer.Option(help="As in `account`.")] = None,
-    batch_size: BatchSize = None,
-    iterations: Iterations = None,
-    step_size: Annotated[float | None, typer.Option(help="As in `account`.")] = None,
-    noise_multiplier: Annotated[float | None, typer.Option(help="As in `account`.")] = None,
-    lipschitz: Annotated[float | None, typer.Option(help="As in `account`.")] = None,
-    smoothness: Smoothness = None,
-    regularization: Regularization = 0.0,
-    diameter: Diameter = None,
-    relation: Relation = RELATIONS[0],
-    hidden_state: Released = True,
     as_json: AsJson = False,
 ) -> None:
     """Train models with and without a canary; exit code 1 if they contradict the guarantee."""
     for path in (out, html):
         if path is not None:
             check_file(path, force=force)
+    stored: dict[str, Any] = {}
     if source is None:
-        plan, stored = _described(
-            batches,
-            batch_size,
-            iterations,
-            diameter,
-            records=records,
-            step_size=step_size,
-            noise_multiplier=noise_multiplier,
-            lipschitz=lipschitz,
-            smoothness=smoothness,
-            regularization=regularization,
-            neighboring_relation=relation,
-            hidden_state=hidden_state,
+        plan = described.plan(
+            "Give them, or pass a plan, a certificate or the directory of a trained model instead."
         )
     else:
-        plan, stored = _read(source, iterations)
+        plan, stored = _read(source, described.iterations)
     result = _attack(
         plan,
         stored,
@@ -142,27 +108,6 @@ def _attack(
     if canary != "walk":
         X, y = _table(plan, loss, data, features or _features(stored, loss))
     return attack(plan, loss, X, y, canary=canary, **options)
-
-
-def _described(
-    kind: str | None,
-    size: float | None,
-    iterations: str | None,
-    diameter: float | None,
-    **fields: Any,
-) -> tuple[Plan, dict[str, Any]]:
-    """The plan of `account`'s options, and nothing stored beside it."""
-    needed = {"batches": kind, "iterations": iterations, **fields}
-    missing = [name for name, value in needed.items() if value is None]
-    if missing:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
-        raise PlanError(
-            f"what to audit? Missing: {options}. Give them, or pass a plan, a certificate or the "
-            "directory of a trained model instead."
-        )
-    assert kind is not None
-    assert iterations is not None
-    return plan_of(kind, size, iterations, diameter, **fields), {}
 
 
 def _read(source: Path, iterations: str | None) -> tuple[Plan, dict[str, Any]]:

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dplateau.cli import app
-from dplateau.cli.account import (
-    AsJson,
-    BatchSize,
-    Delta,
-    Diameter,
-    Regularization,
-    Relation,
-    Smoothness,
-    StrongConvexity,
-    plan_of,
-    to_json,
-)
+from dplateau.cli.account import to_json
+from dplateau.cli.options import AsJson, Delta, PlanOptions, takes_a_plan
 from dplateau.errors import PlanError
-from dplateau.plan.batches import KINDS, RELATIONS
 from dplateau.plan.plan import Plan
 
 _EXAMPLES = ("convex", "cyclic", "strongly_convex", "readme")  # of comparison.example_settings
-_REQUIRED = ("records", "batches", "step_size", "noise_multiplier", "lipschitz")
 
 
 @app.command()
+@takes_a_plan(without=["hidden_state"])
 def compare(
+    described: PlanOptions,
     delta: Delta = 1e-6,
     example: Annotated[
         str | None,
@@ -48,47 +39,16 @@ def compare(
     strongest: Annotated[
         bool, typer.Option(help="Search for the strongest lower bound (slower).")
     ] = False,
-    records: Annotated[int | None, typer.Option(help="Number of records in the data.")] = None,
-    batches: Annotated[str | None, typer.Option(help=f"One of {', '.join(KINDS)}.")] = None,
-    batch_size: BatchSize = None,
-    iterations: Annotated[str, typer.Option(help="Number of steps, or inf.")] = "inf",
-    step_size: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    noise_multiplier: Annotated[
-        float | None, typer.Option(help="Noise on the summed gradient, in units of lipschitz.")
-    ] = None,
-    lipschitz: Annotated[
-        float | None, typer.Option(help="Bound on every record's gradient norm.")
-    ] = None,
-    smoothness: Smoothness = None,
-    strong_convexity: StrongConvexity = 0.0,
-    regularization: Regularization = 0.0,
-    diameter: Diameter = None,
-    relation: Relation = RELATIONS[0],
     as_json: AsJson = False,
 ) -> None:
     """Compare what composition, the paper, its peers and dplateau say about one setting."""
     from dplateau.report import comparison
 
-    given = {
-        "records": records,
-        "batches": batches,
-        "step_size": step_size,
-        "noise_multiplier": noise_multiplier,
-        "lipschitz": lipschitz,
-    }
     if example is not None:
-        plan = _example(example, given)
+        plan = _example(example, described)
     else:
-        plan = _plan(
-            given,
-            batch_size=batch_size,
-            iterations=iterations,
-            diameter=diameter,
-            smoothness=smoothness,
-            strong_convexity=strong_convexity,
-            regularization=regularization,
-            neighboring_relation=relation,
-        )
+        described = dataclasses.replace(described, iterations=described.iterations or "inf")
+        plan = described.plan("Give them, or an --example.", released=False)
     found = comparison.compare(
         plan,
         delta,
@@ -104,25 +64,15 @@ def compare(
     print(to_json(found.to_dict())) if as_json else _show(found, out)
 
 
-def _example(name: str, given: dict[str, Any]) -> Plan:
+def _example(name: str, described: PlanOptions) -> Plan:
     from dplateau.report.comparison import example_settings
 
     settings = example_settings()
     if name not in settings:
         raise PlanError(f"--example must be one of {sorted(settings)}; found {name!r}.")
-    said = [f"--{key.replace('_', '-')}" for key, value in given.items() if value is not None]
-    if said:
-        raise PlanError(f"--example says it all: leave out {', '.join(said)}.")
+    if described.given():
+        raise PlanError(f"--example says it all: leave out {', '.join(described.given())}.")
     return settings[name]
-
-
-def _plan(given: dict[str, Any], **more: Any) -> Plan:
-    missing = [f"--{key.replace('_', '-')}" for key in _REQUIRED if given[key] is None]
-    if missing:
-        raise PlanError(f"compare needs {', '.join(missing)}, or --example.")
-    fields = {key: value for key, value in given.items() if key != "batches"}
-    size, steps, diameter = more.pop("batch_size"), more.pop("iterations"), more.pop("diameter")
-    return plan_of(given["batches"], size, steps, diameter, **fields, **more)
 
 
 def _numbers(text: str) -> list[float]:

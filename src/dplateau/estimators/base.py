@@ -29,6 +29,7 @@ from dplateau.certificate.bought import Bought
 from dplateau.certificate.evaluation import Evaluation
 from dplateau.certificate.record import Certificate, Counting, fingerprint
 from dplateau.errors import DataError, PlanError
+from dplateau.estimators.docstrings import with_shared_parameters
 from dplateau.estimators.evaluation import Question, evaluate
 from dplateau.estimators.inputs import in_parameters, refuse_unreadable, refuse_unreleasable
 from dplateau.estimators.on_cluster import fit_on_cluster
@@ -164,6 +165,11 @@ class PrivateLinearModel(BaseEstimator):
 
     feature_bounds: Any = None
     scaling: str = "auto"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__doc__ and PrivateLinearModel.__doc__:  # there are none under `python -OO`
+            cls.__doc__ = with_shared_parameters(cls.__doc__, PrivateLinearModel.__doc__)
 
     _bought = Bought()  # what was bought before the fit, with the same budget (no parameter)
 

@@ -143,8 +143,8 @@ def _sampled(noise: float, rate: Any, steps: Any, relation: str, delta: float) -
                 records=_ANY_RECORDS,
                 batches=FullBatch() if rate == 1 else Poisson(rate * _ANY_RECORDS),
                 iterations=whole("steps", steps),
-                step_size=1.0,  # type: ignore[arg-type]
-                noise_multiplier=noise,  # type: ignore[arg-type]
+                step_size=1.0,
+                noise_multiplier=noise,
                 lipschitz=1.0,
                 neighboring_relation=relation,
                 hidden_state=False,

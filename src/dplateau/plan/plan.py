@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from dplateau.plan.domains import Domain, Everywhere
 from dplateau.plan.hits import HitLaw
 from dplateau.plan.losses import Loss
 from dplateau.plan.parts import Part
-from dplateau.plan.schedules import Constant, Schedule, schedule
+from dplateau.plan.schedules import Constant, Schedule, ScheduleLike, schedule
 from dplateau.plan.units import RECORD, UNITS
 
 Vector = NDArray[np.float64]
@@ -124,6 +124,30 @@ class Plan:
     loss: Loss | None = None
     data_norm: float | None = None
     unit: str = RECORD
+
+    if TYPE_CHECKING:  # what may be given; the fields above are what it becomes
+
+        def __init__(
+            self,
+            *,
+            records: int,
+            batches: Batches,
+            iterations: float,
+            step_size: ScheduleLike,
+            noise_multiplier: ScheduleLike,
+            lipschitz: float | None = None,
+            smoothness: float | None = None,
+            strong_convexity: float = 0.0,
+            regularization: float = 0.0,
+            l1: float = 0.0,
+            domain: Domain = EVERYWHERE,
+            neighboring_relation: Any = batch_kinds.REPLACE_ONE,
+            hidden_state: bool = True,
+            dimension: int | None = None,
+            loss: Loss | None = None,
+            data_norm: float | None = None,
+            unit: str = RECORD,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         self._normalise()

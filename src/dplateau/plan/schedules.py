@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,3 +204,7 @@ def schedule(value: Any) -> Schedule:
     if isinstance(value, (list, tuple, np.ndarray)):
         return Explicit(value)
     return Constant(value)
+
+
+# What `schedule` takes where a plan is written in Python.
+ScheduleLike: TypeAlias = float | Sequence[float] | NDArray[np.floating[Any]] | Schedule

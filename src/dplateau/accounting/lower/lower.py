@@ -22,9 +22,6 @@ from dplateau.accounting.lower.worlds import Interval, curved_interval, interval
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
-REFINEMENTS = (1, 2, 4)  # of the cuts of a smooth schedule, until the doubts are small:
-SETTLED = 1 - 3e-4  # share of epsilon that they leave
-
 
 def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
     """An epsilon that the plan's constants cannot beat: a process that has it is exhibited.
@@ -123,18 +120,10 @@ def _walks(plan: Plan, length: float) -> Interval | Varying | None:
 
 def _proved(walks: Interval | Varying, delta: float, extra_pull: float = 0.0) -> float | None:
     """What the best threshold event proves; None if the walks are too long to follow."""
-    best: float | None = None
     try:
-        if isinstance(walks, Interval) or not walks.pieces:
-            return best_threshold(*walks.laws(extra_pull), delta)
-        for refinement in REFINEMENTS:
-            left, right = walks.laws(extra_pull, refinement)
-            best = max(best or 0.0, best_threshold(left, right, delta))
-            if best >= SETTLED * best_threshold(left.undoubted(), right.undoubted(), delta):
-                break
+        return best_threshold(*walks.laws(extra_pull), delta)
     except TooLong:
-        pass
-    return best
+        return None
 
 
 def curved_bound(plan: Plan, delta: float) -> float:

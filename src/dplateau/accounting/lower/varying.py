@@ -1,4 +1,4 @@
-"""The clipped walks of plans whose step size or noise varies.
+"""The clipped walks of plans whose step size or noise varies, step by step.
 
 Only the last steps matter: the walks forget. What came before is not bounded but conceded: the
 chance of a half-line is monotone in where a walk starts, so each world starts at the end that tells
@@ -8,38 +8,23 @@ least about it (docs/theory.md#section-9).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.lower.draws import draw
-from dplateau.accounting.lower.moves import Move, Programme, mirror_images, mirror_programmes
-from dplateau.accounting.lower.panels import Panels, node_count
-from dplateau.accounting.lower.segments import (
-    MOST_RUNS,
-    Segment,
-    is_smooth,
-    programme,
-    runs,
-    segment_count,
-    segments,
-    smooth_cuts,
-)
-from dplateau.accounting.lower.tabulated import INTERPOLATION, Table, is_tabulable, levels
-from dplateau.accounting.lower.walks import WIDTH, Law, suitable_panels, walk
+from dplateau.accounting.lower.moves import Move, Programme
+from dplateau.accounting.lower.panels import node_count
+from dplateau.accounting.lower.walks import WIDTH, Law, both_laws
 from dplateau.accounting.lower.worlds import UNFELT, Stage
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
 MOST_WINDOW = 10_000_000  # last steps of a varying schedule that are looked at
-MOST_STEPS = 3_000  # different steps that are followed one by one
-MOST_TABULATED = 40_000  # the same by kernels from a table
-MOST_BUILT = 2e7  # entries of all kernels that are built
-MOST_APPLIED = 2e9  # and of those from a table, as often as they are used
+MOST_PIECES = 150  # on which a schedule is constant, and which are followed as such;
+MOST_ENTRIES = 1.5e7  # of the kernels of all its steps if there are more
 _FORGOTTEN = 20.0  # logarithm of how much closer two copies of a walk come in what is followed
 _WHOLLY = 46.0  # the same where nothing is conceded: 1e-20
 
@@ -60,164 +45,61 @@ class Varying:
         How many last steps are followed.
     concedes : bool
         Whether the walks start at the ends that tell least, instead of at the centre.
-    position : int
-        For cyclic batches, how many steps before the last one the record is met for the last time.
-    pieces : int
-        Segments that the schedule is cut into, and again into twice and four times as many; 0: the
-        pieces on which it is constant.
-    tabulated : bool, default False
-        Whether every step is followed, by kernels from a table.
     """
 
     plan: Plan
     length: float
     steps: int
     concedes: bool
-    position: int
-    pieces: int
-    tabulated: bool = False
 
-    def laws(self, extra_pull: float = 0.0, refinement: int = 1) -> tuple[Law, Law]:
+    def laws(self, extra_pull: float = 0.0) -> tuple[Law, Law]:
         """Laws of the last iterate: of the world that leans left, and of the other.
 
         ``extra_pull``, in units of ``varsigma**2 / length`` on average, moves both to the left.
-        So many times ``pieces`` are the coarsest of the three cuts.
         """
-        if self.tabulated:
-            law = self._tabulated(extra_pull, right=True)
-            if self._same_kinds(extra_pull):
-                return law.mirrored(), law
-            return self._tabulated(extra_pull, right=False), law
-        if not self.pieces:
-            left, right = self._worlds(extra_pull, 0)
-            law = self._walk(right, right=True)
-            return self._mirrored(law, left, right) or self._walk(left, right=False), law
-        counts = [
-            4 * refinement * self.pieces,
-            2 * refinement * self.pieces,
-            refinement * self.pieces,
-        ]
-        law = self._refined(extra_pull, counts, right=True)
-        mirrored = self._mirrored(law, *self._worlds(extra_pull, counts[-1]))
-        return mirrored or self._refined(extra_pull, counts, right=False), law
-
-    def _mirrored(
-        self, law: Law, left: tuple[Programme, Move], right: tuple[Programme, Move]
-    ) -> Law | None:
-        same = mirror_images(left[1], right[1]) and mirror_programmes(left[0], right[0])
-        return law.mirrored() if same else None
-
-    def _refined(self, extra: float, counts: list[int], *, right: bool) -> Law:
-        """Romberg's extrapolation of three cuts; what its last step changes is in doubt."""
-        fine, middle, coarse = (self._level(extra, count, right=right) for count in counts)
-        return fine.refined(middle, coarse)
-
-    def _level(self, extra: float, count: int, *, right: bool) -> Law:
-        """One cut's law, always on the same grid; kept, as a refinement needs it again."""
-        key = (extra, count, right)
-        if key not in self._known:
-            half = self.length / 2
-            finest = self._worlds(extra, 4 * self.pieces)[right]
-            grid = suitable_panels(*finest, lower=-half, upper=half)
-            world = self._worlds(extra, count)[right]
-            self._known[key] = self._walk(world, right=right, grid=grid)
-        return self._known[key]
-
-    @cached_property
-    def _known(self) -> dict[tuple[float, int, bool], Law]:
-        return {}
-
-    def _tabulated(self, extra: float, *, right: bool) -> Law:
-        """Every step by itself, in whatever order they come."""
-        etas, spreads, hits, period = self._schedule
-        moves, ratio, half = self._moves(extra), float(spreads[0] / etas[0]), self.length / 2
-
-        def hit(eta: float) -> Move:
-            return moves(Segment(1, eta, ratio * eta, eta))[right]
-
-        def quiet(eta: float) -> Move:
-            return moves(Segment(1, eta, ratio * eta, eta))[2]
-
-        kinds = np.where(hits, 0, 1)
-        alike: list[tuple[Programme, float]] = [
-            ([(hit(eta), 1), (quiet(eta), period - 1)][: 1 + (period > 1)], self.steps / period / 2)
-            for eta in (float(etas.max()), float(etas.min()))
-        ]
-        last = (hit, quiet)[kinds[-1]](float(etas[-1]))
-        grid = suitable_panels(alike, last, lower=-half, upper=half)
-        head = (hit, quiet)[kinds[0]](float(etas[0]))
-        masses = grid.landing(head, np.array([self._start(right)])).toarray()[0]
-        table = Table(grid, float(etas.min()), (hit, quiet))
-        masses = table.push(masses, etas[1:-1], kinds[1:-1])
-        masses /= masses.sum()
-        return Law(grid, masses, last, INTERPOLATION * np.abs(masses))
-
-    def _same_kinds(self, extra: float) -> bool:
-        """Whether the worlds are mirror images."""
-        etas, spreads, _, _ = self._schedule
-        moves = self._moves(extra)
-        ends = [
-            moves(Segment(1, float(etas[k]), float(spreads[k]), float(etas[k]))) for k in (0, 1)
-        ]
-        return all(
-            mirror_images(left, right) and mirror_images(quiet, quiet)
-            for left, right, quiet in ends
-        )
-
-    def _walk(
-        self, world: tuple[Programme, Move], *, right: bool, grid: Panels | None = None
-    ) -> Law:
-        half = self.length / 2
-        return walk(*world, lower=-half, upper=half, start=self._start(right), grid=grid)
-
-    def _start(self, right: bool) -> float:
-        """Where a world starts: at the end that tells least about it, or at the centre."""
-        return (-0.5 if right else 0.5) * self.length if self.concedes else 0.0
-
-    @cached_property
-    def _schedule(self) -> tuple[Vector, Vector, NDArray[np.bool_], int]:
-        """Step sizes, spreads, whether the record may take part, and the steps of an epoch."""
         etas, spreads = schedule(self.plan, self.steps)
-        period = self.plan.hits.period or 1
-        left = np.arange(self.steps - 1, -1, -1)
-        return etas, spreads, left % period == self.position % period, period
-
-    @cached_property
-    def _worlds(self) -> Callable[[float, int], list[tuple[Programme, Move]]]:
-        """Both worlds' steps under an extra pull, in so many pieces: three levels ask for some."""
-        return cache(self._cut)
-
-    def _cut(self, extra: float, pieces: int) -> list[tuple[Programme, Move]]:
-        etas, spreads, hits, period = self._schedule
-        before = slice(0, self.steps - 1)
-        parts = etas[before], spreads[before]
-        if self.steps == 1:
-            cuts = np.zeros(1, dtype=np.intp)
-        else:
-            cuts = smooth_cuts(*parts, pieces, self.length) if pieces else runs(*parts)
-        moves = self._moves(extra)
-        end = Segment(1, float(etas[-1]), float(spreads[-1]), float(etas[-1]))
-        each = [(piece, moves(piece)) for piece in segments(*parts, hits[before], cuts)]
-        found: list[tuple[Programme, Move]] = []
-        for world in (0, 1):
-            path = programme([(piece, (of[world], of[2])) for piece, of in each], period)
-            found.append((path, moves(end)[world if hits[-1] else 2]))
-        return found
-
-    def _moves(self, extra: float) -> Callable[[Segment], tuple[Move, Move, Move]]:
-        """A segment's steps: with the record in the left and the right world, and without it."""
-        plan, of = self.plan, draw(self.plan)
-        etas, spreads, _, _ = self._schedule
         # Losses do not change with time: the pull is the step size times a constant.
-        slope = extra / self.length * float((spreads**2).sum() / etas.sum())
+        slope = extra_pull / self.length * float((spreads**2).sum() / etas.sum())
+        period = self.plan.hits.period or 1
+        # How many steps there are before the first in which the record may take part.
+        first = (self.steps - 1 - _position(self.plan, etas, spreads, self.length)) % period
+        cuts = pieces(etas[:-1], spreads[:-1])
+        before: tuple[list[tuple[Move | Programme, float]], ...] = ([], [])
+        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            *pair, quiet = self._moves(float(etas[begin]), float(spreads[begin]), slope)
+            for world, hit in zip(before, pair, strict=True):
+                world += _equal_steps(end - begin, hit, quiet, (first - begin) % period, period)
+        *pair, quiet = self._moves(float(etas[-1]), float(spreads[-1]), slope)
+        last = pair if (self.steps - 1 - first) % period == 0 else [quiet, quiet]
+        left, right = zip(before, last, strict=True)
+        return both_laws(left, right, self.length, concedes=self.concedes)
 
-        def moves(piece: Segment) -> tuple[Move, Move, Move]:
-            quiet = Stage(plan, of, piece.step_size, piece.spread, self.length)
-            hit = Stage(plan, of, piece.hit_size, piece.spread, self.length)
-            pull = hit.balance(0.0) + slope * piece.hit_size
-            return *hit.pair(pull), quiet.quiet(slope * piece.step_size)
+    def _moves(self, eta: float, spread: float, slope: float) -> tuple[Move, Move, Move]:
+        """A step with the record in the left and in the right world, and one without it."""
+        stage = Stage(self.plan, draw(self.plan), eta, spread, self.length)
+        return *stage.pair(stage.balance(0.0) + slope * eta), stage.quiet(slope * eta)
 
-        return moves
+
+def pieces(etas: Vector, spreads: Vector) -> NDArray[np.intp]:
+    """Where the constant pieces of a schedule begin, and its end."""
+    changes = np.flatnonzero((np.diff(etas) != 0) | (np.diff(spreads) != 0)) + 1
+    return np.concatenate([[0], changes, [etas.size]]) if etas.size else np.zeros(1, np.intp)
+
+
+def _equal_steps(
+    count: int, hit: Move, quiet: Move, phase: int, period: int
+) -> list[tuple[Move | Programme, float]]:
+    """So many equal steps, the record taking part after ``phase`` of them and then periodically."""
+    if period == 1:
+        return [(hit, count)]
+    if count <= phase:
+        return [(quiet, count)]
+    epochs, rest = divmod(count - phase, period)
+    epoch: Programme = [(hit, 1), (quiet, period - 1)]
+    found: list[tuple[Move | Programme, float]] = [(quiet, phase), (epoch, epochs)]
+    if rest:
+        found += [(hit, 1), (quiet, rest - 1)]
+    return [(item, times) for item, times in found if times]
 
 
 def schedule(plan: Plan, steps: int) -> tuple[Vector, Vector]:
@@ -248,21 +130,11 @@ def varying_interval(plan: Plan, length: float) -> Varying | None:
     longest = length
     while length > 1e-3 * min(longest, float(spreads.min())):
         steps = _needed(spreads, shrinking, length, total, _FORGOTTEN if monotone else _WHOLLY)
-        concedes = monotone and steps < total
         if steps:
-            parts = etas[-steps:], spreads[-steps:]
-            position = _position(plan, *parts, length)
-            if runs(*parts).size <= MOST_RUNS:
-                return Varying(plan, length, steps, concedes, position, 0)
-            if is_smooth(*parts):
-                count = segment_count(parts[1], length)
-                return Varying(plan, length, steps, concedes, position, count)
-            entries = _entries(parts[1], length)
-            few = levels(parts[0]) * entries <= MOST_BUILT and steps * entries <= MOST_APPLIED
-            if steps <= MOST_TABULATED and few and is_tabulable(*parts):
-                return Varying(plan, length, steps, concedes, position, 0, tabulated=True)
-            if steps <= MOST_STEPS and steps * entries <= MOST_BUILT:
-                return Varying(plan, length, steps, concedes, position, 0)
+            nodes = node_count(length, float(spreads[-steps:].min()))
+            few = pieces(etas[-steps:], spreads[-steps:]).size <= MOST_PIECES
+            if few or steps * nodes * min(nodes, WIDTH) <= MOST_ENTRIES:
+                return Varying(plan, length, steps, monotone and steps < total)
         length *= 0.8
     return None
 
@@ -296,9 +168,3 @@ def _position(plan: Plan, etas: Vector, spreads: Vector, length: float) -> int:
     remembered = etas * np.exp(rates - np.cumsum(rates[::-1])[::-1])
     left = np.arange(etas.size - 1, -1, -1) % period
     return int(np.argmax(np.bincount(left, weights=remembered)))
-
-
-def _entries(spreads: Vector, length: float) -> float:
-    """How many entries a kernel has: small steps need a finer grid."""
-    nodes = node_count(length, float(spreads.min()))
-    return float(nodes * min(nodes, WIDTH))

@@ -7,7 +7,6 @@ panels follow it to about ten digits, whatever the number of steps (docs/theory.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field
 
@@ -19,6 +18,8 @@ from dplateau.accounting.lower.moves import (
     Programme,
     energy,
     least_spread,
+    mirror_images,
+    mirror_programmes,
     moves_in,
     peel,
     steps_in,
@@ -67,8 +68,6 @@ class Law:
         By how much each of the masses may be off, beyond rounding (an estimate).
     place : float, optional
         Where the walk stands before its last step if that is certain; no polynomial is a point.
-    change : ndarray, optional
-        Masses of either sign, by which an event's chance may be off as well.
     """
 
     grid: Panels
@@ -76,7 +75,6 @@ class Law:
     last: Move
     doubts: Vector = field(default_factory=lambda: np.zeros(1))
     place: float | None = None
-    change: Vector | None = None
 
     @property
     def lower(self) -> float:
@@ -113,9 +111,6 @@ class Law:
 
     def doubt_below(self, x: Vector) -> Vector:
         """By how much ``P[w <= x]`` may be off: the doubts about where one can come from."""
-        if self.change is not None:
-            rest = dataclasses.replace(self, change=None)
-            return rest.doubt_below(x) + np.abs(self.grid.below(x, self.change, self.last))
         if self.doubts.size == 1:
             return np.full(x.size, self.error)
         limit = np.full(x.size, -math.inf)
@@ -134,29 +129,11 @@ class Law:
         """Masses of the two ends."""
         return float(self.cdf(self.lower)[0]), float(self.at_least(self.upper)[0])
 
-    def refined(self, middle: Law, coarse: Law) -> Law:
-        """Romberg's extrapolation of this law and two of half and a quarter of its resolution.
-
-        What the last step of the extrapolation changes an event by is in doubt; measured: at most
-        a quarter of it is wrong.
-        """
-        once, before = (
-            (4 * fine.masses - rough.masses) / 3
-            for fine, rough in ((self, middle), (middle, coarse))
-        )
-        change = once - before
-        return dataclasses.replace(self, masses=once + change / 15, change=change)
-
-    def undoubted(self) -> Law:
-        """The same as if it were exact: how much the doubts cost."""
-        return dataclasses.replace(self, doubts=np.zeros(1), change=None)
-
     def mirrored(self) -> Law:
         """The law seen in a mirror at 0."""
         grid = Panels(-self.grid.edges[::-1])
         place = None if self.place is None else -self.place
-        change = None if self.change is None else self.change[::-1]
-        return Law(grid, self.masses[::-1], self.last.mirrored(), self.doubts[::-1], place, change)
+        return Law(grid, self.masses[::-1], self.last.mirrored(), self.doubts[::-1], place)
 
 
 def walk(
@@ -166,7 +143,6 @@ def walk(
     lower: float,
     upper: float,
     start: float | None = None,
-    grid: Panels | None = None,
 ) -> Law:
     """Law of the last position of a walk that is clipped to an interval after every step.
 
@@ -184,8 +160,6 @@ def walk(
         The interval.
     start : float, optional
         Where the walk starts; its centre by default.
-    grid : Panels, optional
-        Of the interval; by default what suits the steps.
 
     Returns
     -------
@@ -207,8 +181,7 @@ def walk(
     True
     """
     centre = 0.5 * (lower + upper) if start is None else start
-    if grid is None:
-        grid = suitable_panels(before, last, lower=lower, upper=upper)
+    grid = suitable_panels(before, last, lower=lower, upper=upper)
     _check_size(grid.points.size, moves_in([*before, (last, 1)]))
     if not before:
         return Law(grid, np.zeros(grid.points.size), last, place=centre)
@@ -224,6 +197,30 @@ def walk(
         spreads = (upper - lower) / least_spread(before, last)
         doubts[[0, -1]] += EPOCH_ROUNDING * spreads**2
     return Law(grid, masses, last, doubts)
+
+
+def both_laws(
+    left: tuple[Programme, Move],
+    right: tuple[Programme, Move],
+    length: float,
+    *,
+    concedes: bool = False,
+) -> tuple[Law, Law]:
+    """Laws of the two worlds' last positions on an interval of this length around 0.
+
+    See docs/theory.md#section-9.
+
+    They start at the centre, or each at the end that tells least about it if that is conceded.
+    """
+
+    def law_of(world: tuple[Programme, Move], start: float) -> Law:
+        start = start if concedes else 0.0
+        return walk(*world, lower=-length / 2, upper=length / 2, start=start)
+
+    law = law_of(right, -length / 2)
+    if mirror_images(left[1], right[1]) and mirror_programmes(left[0], right[0]):
+        return law.mirrored(), law
+    return law_of(left, length / 2), law
 
 
 def _check_size(nodes: int, kinds: set[Move]) -> None:

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 
 from dplateau.accounting.lower.draws import MOST_JITTER, SMALL_JITTER, Count, Draw, draw
-from dplateau.accounting.lower.moves import Move, Programme, mirror_images, mirror_programmes
-from dplateau.accounting.lower.walks import Law, walk
+from dplateau.accounting.lower.moves import Move, Programme
+from dplateau.accounting.lower.walks import Law, both_laws
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.plan import Plan
 
@@ -192,16 +192,10 @@ class Interval:
 
         ``extra_pull``, in units of ``varsigma**2 / length``, moves both to the left.
         """
-        left, right = self._constant(extra_pull)
-        law = self._walk(right)
-        if mirror_images(left[1], right[1]) and mirror_programmes(left[0], right[0]):
-            return law.mirrored(), law
-        return self._walk(left), law
+        left, right = self._programmes(extra_pull)
+        return both_laws(left, right, self.length)
 
-    def _walk(self, programme: tuple[Programme, Move]) -> Law:
-        return walk(*programme, lower=-self.length / 2, upper=self.length / 2)
-
-    def _constant(self, extra: float) -> list[tuple[Programme, Move]]:
+    def _programmes(self, extra: float) -> list[tuple[Programme, Move]]:
         plan, before = self.plan, self.steps - 1
         eta = plan.step_size.largest(1)
         stage = Stage(plan, draw(plan), eta, eta * plan.sigma, self.length, self.curvature)
