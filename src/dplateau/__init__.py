@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what is loaded on first use, for type checkers and editors
     from dplateau.tables.checking import check_schema as check_schema
     from dplateau.tables.encoding import PublicTableEncoder as PublicTableEncoder
     from dplateau.tables.table_model import load_model as load_model
+    from dplateau.training.presample import presample as presample
     from dplateau.training.run import Release as Release
     from dplateau.training.run import run_many as run_many
 
@@ -60,6 +61,7 @@ _LAZY = {
     "lower_bound": "dplateau.accounting.lower.lower",
     "run": "dplateau.certificate.issuing",
     "run_many": "dplateau.training.run",
+    "presample": "dplateau.training.presample",
     "release": "dplateau.certificate.issuing",
     "Release": "dplateau.training.run",
     "suggest_plan": "dplateau.estimators.planner",
@@ -123,6 +125,7 @@ __all__ = [  # noqa: RUF022 (the order in which a plan is written)
     "lower_bound",
     "run",
     "run_many",
+    "presample",
     "release",
     "Release",
     "suggest_plan",

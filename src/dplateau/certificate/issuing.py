@@ -38,7 +38,7 @@ def release(
     plan: Plan,
     loss: Loss,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     certificate: str | Path | None = None,
     delta: float | None = None,
@@ -53,7 +53,7 @@ def release(
         that keeps the loss within them.
     loss : Loss
         Equal to ``plan.loss`` where the plan has one.
-    X : array, CSR matrix, pandas or Arrow table, memory map, or path of a Parquet file
+    X : array, CSR matrix, pandas or Arrow table, memory map, Parquet path, or Presampled
         Records by features. A record that is not finite contributes nothing and raises nothing.
     y : array, or the name of the Parquet file's target column
         One target per record.
@@ -79,7 +79,7 @@ def run(
     plan: Plan,
     loss: Loss,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     certificate: str | Path | None = None,
     delta: float | None = None,

@@ -24,7 +24,13 @@ from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.partitions import refuse_elsewhere
 from dplateau.training.persons import NO_POINTERS, by_person, check_unit, row_weights
-from dplateau.training.sources import dense_from_table, mapped_bytes, release_pages, spool_parquet
+from dplateau.training.sources import (
+    beside,
+    dense_from_table,
+    mapped_bytes,
+    release_pages,
+    spool_parquet,
+)
 
 _SCAN_BYTES = 1 << 24
 MOST_KEPT = 1 << 23  # records up to which a factor, a norm and a float target of each are kept
@@ -60,6 +66,8 @@ class Records:
         What each row's slope is multiplied by, at most 1; empty where nothing is.
     pointers : ndarray
         Where each person's rows begin, if persons are the unit; empty if rows are.
+    scratch : Path
+        Where layouts of a table on disk may be put, if that is known.
     """
 
     rows: Any
@@ -72,6 +80,7 @@ class Records:
     clip: float
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     pointers: NDArray[np.int64] = field(default_factory=lambda: NO_POINTERS)
+    scratch: Path | None = None
 
     def __len__(self) -> int:
         return self.pointers.size - 1 if self.pointers.size else self.targets.size
@@ -200,6 +209,7 @@ def load(
         clip=math.inf if loss.clip is None else loss.clip * margin,
         weights=weights,
         pointers=pointers,
+        scratch=y.scratch if isinstance(y, Encoded) else beside(X),
     )
     if not late:
         usable = np.isfinite(found.targets)

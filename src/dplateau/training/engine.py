@@ -10,7 +10,7 @@ import math
 
 from dplateau.plan.plan import Plan
 from dplateau.training.data import Records
-from dplateau.training.loop import Engine
+from dplateau.training.loop import Batched, Engine
 from dplateau.training.plain import PlainEngine, PlainTeam
 from dplateau.training.team import Team
 
@@ -28,7 +28,13 @@ def plain_seconds(plan: Plan, records: Records, models: int = 1) -> float:
     return float(models * plan.iterations * (_STEP_SECONDS + products * _PRODUCT_SECONDS))
 
 
-def choose(plan: Plan, records: Records, models: int = 1, time_budget: float = math.inf) -> Engine:
+def choose(
+    plan: Plan,
+    records: Records,
+    models: int = 1,
+    time_budget: float = math.inf,
+    draws: Batched | None = None,
+) -> Engine:
     """The engine for so many models of the plan; the plain one if the other cannot be built.
 
     Weighted rows and rows of persons are summed by the plain one, and so is a run that ends, by the
@@ -36,10 +42,10 @@ def choose(plan: Plan, records: Records, models: int = 1, time_budget: float = m
     """
     work = min(plain_seconds(plan, records, models), time_budget)
     if records.plainly_summed and work > PLAIN_SECONDS:
-        native = _native(plan, records)
+        native = _native(plan, records, draws)
         if native is not None:
             return native
-    return PlainEngine(plan, records)
+    return PlainEngine(plan, records, draws)
 
 
 def summing(plan: Plan, records: Records, threads: int) -> Team:
@@ -56,13 +62,13 @@ def summing(plan: Plan, records: Records, threads: int) -> Team:
     return PlainTeam(records)
 
 
-def _native(plan: Plan, records: Records) -> Engine | None:
+def _native(plan: Plan, records: Records, draws: Batched | None) -> Engine | None:
     """The compiled engine, or None: for a loss that it does not know, or without a compiler."""
     try:
         from dplateau.training.native.engine import NativeEngine
     except ImportError:
         return None
-    return NativeEngine.build(plan, records)
+    return NativeEngine.build(plan, records, draws)
 
 
 __all__ = ["choose", "plain_seconds", "summing"]

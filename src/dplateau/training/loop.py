@@ -39,6 +39,13 @@ class Engine(Protocol):
         """The same for independent models, stacked; each draws batches and noise of its own."""
 
 
+class Batched(Protocol):
+    """Where the batches of a run come from."""
+
+    def from_step(self, step: int, stream: np.random.Generator) -> Iterator[Rows]:
+        """The batches of iteration ``step`` and of the later ones."""
+
+
 class Draws:
     """The batches of a run, in order; a kind that draws epochs keeps its place between calls."""
 
@@ -101,9 +108,9 @@ class TeamEngine:
 
     most_steps = 1 << 30
 
-    def __init__(self, plan: Plan, team: Team) -> None:
+    def __init__(self, plan: Plan, team: Team, draws: Batched | None = None) -> None:
         self.plan, self.team = plan, team
-        self._draws = Draws(plan, len(team))
+        self._draws = Draws(plan, len(team)) if draws is None else draws
 
     def advance(
         self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
@@ -160,4 +167,4 @@ def move(
     return plan.domain.project(moved)
 
 
-__all__ = ["Draws", "Engine", "TeamEngine", "carry", "move"]
+__all__ = ["Batched", "Draws", "Engine", "TeamEngine", "carry", "move"]

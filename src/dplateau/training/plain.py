@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dplateau.accounting.rounding import BLOCK
 from dplateau.plan.plan import Plan
 from dplateau.training.data import Records
-from dplateau.training.loop import TeamEngine
+from dplateau.training.loop import Batched, TeamEngine
 from dplateau.training.persons import rows_of
 from dplateau.training.sources import release_pages
 from dplateau.training.sums import compensated
@@ -104,8 +104,8 @@ class PlainTeam:
 class PlainEngine(TeamEngine):
     """Runs a plan in numpy, step by step."""
 
-    def __init__(self, plan: Plan, records: Records) -> None:
-        super().__init__(plan, PlainTeam(records))
+    def __init__(self, plan: Plan, records: Records, draws: Batched | None = None) -> None:
+        super().__init__(plan, PlainTeam(records), draws)
 
 
 def _blocks(rows: Rows) -> list[Rows]:

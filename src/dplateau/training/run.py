@@ -30,7 +30,7 @@ from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.checkpoint import Checkpoint, ResumeFile, resume_file
 from dplateau.training.processors import processors
-from dplateau.training.progress import Progress, preparing
+from dplateau.training.progress import Progress, preparing, waiting
 from dplateau.training.session import Session
 from dplateau.training.stopping import (
     Clock,
@@ -83,7 +83,7 @@ class Release:
     grid: float
 
 
-def run(plan: Plan, loss: Loss, X: Any, y: Any, **options: Any) -> Array:
+def run(plan: Plan, loss: Loss, X: Any, y: Any = None, **options: Any) -> Array:
     """Execute the plan and return its last iterate: `release` without the particulars.
 
     Parameters
@@ -116,7 +116,7 @@ def release(
     plan: Plan,
     loss: Loss,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     sample_weight: Any = None,
     groups: Any = None,
@@ -138,7 +138,7 @@ def release(
         that keeps the loss within them.
     loss : Loss
         Equal to ``plan.loss`` where the plan has one.
-    X : array, CSR matrix, pandas or Arrow table, memory map, path of a Parquet file, Dask array
+    X : array, CSR matrix, pandas or Arrow table, memory map, Parquet path, Dask array, Presampled
         Records by features, float32 or float64 (other numbers are converted). Under
         ``add_or_remove_one`` up to ``plan.records`` rows, else exactly so many. A record that is
         not finite contributes nothing and raises nothing. A Dask array or data frame is trained
@@ -183,6 +183,8 @@ def release(
     with closing(session), resume_file(checkpoint, executed, session.fingerprint) as keeper:
         _resume(session, keeper)
         (streams,) = noise.training_streams(random_state, 1)
+        with waiting(progress, "preparing (large tables are read in passes)"):
+            session.prepare(streams)
         clock = Clock(time_budget, stop_at)
         with (
             clock.listening(),

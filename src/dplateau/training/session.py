@@ -17,6 +17,7 @@ from dplateau.training import data, engine, noise
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.loop import Engine, TeamEngine
 from dplateau.training.partitions import lies_elsewhere
+from dplateau.training.presample import LaidOutEngine, Presampled, reading
 
 Array = NDArray[np.float64]
 
@@ -45,10 +46,15 @@ class Session:
             with self._held:  # given back if what follows is refused
                 shape = self._join(X, y, sample_weight, groups, models)
                 self._held = self._held.pop_all()
+        elif isinstance(X, Presampled):
+            self.engine = X.take(plan, loss)
+            self.records = self.engine.records
+            shape = self.records.weight_shape
         else:
             self.records = data.load(plan, loss, X, y, sample_weight, groups)
             shape = self.records.weight_shape
-            self.engine = engine.choose(plan, self.records, models, time_budget)
+            laid_out = reading(plan, self.records) if models == 1 else None
+            self.engine = laid_out or engine.choose(plan, self.records, models, time_budget)
         self.weights: Array = plan.domain.project(np.zeros(shape))
 
     def _join(
@@ -83,6 +89,11 @@ class Session:
             np.array(self.plan.step_size.values(start, stop)),
             np.array(self._sigma.values(start, stop)),
         )
+
+    def prepare(self, streams: noise.Streams) -> None:
+        """Lay out what the first steps read, where batches are laid out."""
+        if isinstance(self.engine, LaidOutEngine):
+            self.engine.prepare(self.step, streams)
 
     def advance(self, steps: int, streams: noise.Streams) -> None:
         """Run the next ``steps`` iterations of the plan."""

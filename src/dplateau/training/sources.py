@@ -128,6 +128,13 @@ def mapped_bytes(rows: Any) -> int:
     return sum(part.nbytes for part in parts if _mapping(part) is not None)
 
 
+def beside(X: Any) -> Path | None:
+    """The directory of a memory-mapped file, if it can be written to."""
+    name = getattr(X, "filename", None)
+    home = None if name is None else Path(name).parent
+    return home if home is not None and os.access(home, os.W_OK | os.X_OK) else None
+
+
 def release_pages(rows: Any) -> None:
     """Give the pages of memory maps back, so that reading them all does not fill memory."""
     for part in rows if isinstance(rows, tuple) else (rows,):

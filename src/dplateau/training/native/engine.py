@@ -16,7 +16,7 @@ from dplateau.accounting.rounding import BLOCK
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.data import RESIDENT_BYTES, Records
-from dplateau.training.loop import Draws, carry
+from dplateau.training.loop import Batched, Draws, carry
 from dplateau.training.native import kernels, sampling
 from dplateau.training.native.crew import Crew, dismiss
 from dplateau.training.native.laid_out import laid_out
@@ -36,25 +36,31 @@ _TEAM = threading.Lock()
 class NativeEngine:
     """Runs a plan in compiled code."""
 
-    def __init__(self, plan: Plan, records: Records) -> None:
+    def __init__(self, plan: Plan, records: Records, draws: Batched | None = None) -> None:
         self.plan, self.records = plan, records
-        self.team = NativeTeam(plan, records)
+        self.team = NativeTeam(plan, records, in_order=draws is not None)
         self.problem = self.team.problem
         self.motion = motion_of(plan, len(records))
         self.outputs = records.loss.outputs
-        self._draws = Draws(plan, len(records))
+        self._draws: Batched = Draws(plan, len(records))
+        if draws is not None:
+            self._draws = draws
+            if self.motion is not None:
+                self.motion = self.motion._replace(batches=sampling.LAID_OUT)
         self._in_halves = _TEAM_STEP < self.step_products <= _WIDE_STEP
         self._crew = Crew(self._in_halves and processors() > 1 and hasattr(os, "sched_getaffinity"))
 
     @classmethod
-    def build(cls, plan: Plan, records: Records) -> NativeEngine | None:
+    def build(
+        cls, plan: Plan, records: Records, draws: Batched | None = None
+    ) -> NativeEngine | None:
         """The engine with its loops compiled; None for an unknown loss, or if nothing compiles.
 
         No step is run for it, so nothing here depends on the data.
         """
         if loss_code(records.loss) is None:
             return None
-        engine = cls(plan, records)
+        engine = cls(plan, records, draws)
         weights, none = np.zeros(records.weight_shape), np.empty(0)
         try:
             engine.advance(0, none, none, noise.training_streams(0, 1)[0], weights)
@@ -132,7 +138,8 @@ class NativeEngine:
     ) -> None:
         """The same steps in one compiled loop, by one thread or by two that share it."""
         assert self.motion is not None
-        room, sources = self.motion.size if self.team.scattered else 0, _parts_of(streams)
+        apart = self.motion.batches != sampling.CONTIGUOUS
+        room, sources = self.motion.size if apart else 0, _parts_of(streams)
         shared = (
             np.zeros(1, np.int64),
             np.empty((2, room), np.int64),

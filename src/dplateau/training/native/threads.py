@@ -34,12 +34,19 @@ class NativeTeam:
         Bytes of a memory map that one step can make resident; 0 for data that may stay.
     """
 
-    def __init__(self, plan: Plan, records: Records, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        records: Records,
+        threads: int | None = None,
+        *,
+        in_order: bool = False,
+    ) -> None:
         self.records, self.batch_size = records, plan.batch_size
         self.problem = problem_of(records)
         self.threads = threads or processors()
         kind = sampling.CODES.get(plan.batches.compiled or "", sampling.LAID_OUT)
-        self.scattered = kind != sampling.CONTIGUOUS
+        self.scattered = kind != sampling.CONTIGUOUS and not in_order
         around = _FAULT_BYTES if self.scattered else 0
         held = mapped_bytes(records.rows) <= RESIDENT_BYTES
         each = 0.0 if held else records.stored_per_row * 8 + around

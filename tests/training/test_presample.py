@@ -1,0 +1,141 @@
+"""Batches laid out beforehand: those that the steps would have drawn, in one pass."""
+
+import numpy as np
+import pytest
+
+import dplateau as dp
+from dplateau.training import data, laying, presample
+from dplateau.training.laying import Laying
+from dplateau.training.scratch import ScratchArray
+from dplateau.training.session import Session
+
+N = 500
+BATCHES = [dp.Poisson(40), dp.FixedSize(30), dp.FixedSize(400), dp.RandomAllocation(60)]
+
+
+def problem(dtype=np.float32):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 4)).astype(dtype)
+    X[3] = np.nan
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def plan_for(batches, **changes):
+    fields = {
+        "records": N, "batches": batches, "iterations": 25, "step_size": 0.5,
+        "noise_multiplier": 1.0, "loss": dp.Logistic(intercept=0.5, clip=0.4), "data_norm": 2.0,
+        "domain": dp.L2Ball(3.0),
+    }  # fmt: skip
+    return dp.Plan(**{**fields, **changes})
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Runs, chunks and regions of a few rows, so that every path is taken."""
+    for name, value in (("_RUN", 70), ("_CHUNK_BYTES", 900), ("_GATHERED", 11)):
+        monkeypatch.setattr(laying, name, value)
+    monkeypatch.setattr(laying, "_REGION_BYTES", 2000)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 300])
+def test_a_layout_is_its_rows_in_their_order(tmp_path, small, rows):
+    rng = np.random.default_rng(rows)
+    columns = [rng.normal(size=(200, 3)), rng.integers(0, 9, 200).astype(np.int8)]
+    order = rng.integers(0, 200, rows)
+    found = Laying(columns, tmp_path)
+    for part in np.array_split(order, 7):
+        found.extend(part)
+    stores = [ScratchArray(tmp_path, np.float64, 3), ScratchArray(tmp_path, np.int8)]
+    found.done(stores)
+    for column, store in zip(columns, stores, strict=True):
+        assert np.array_equal(store.mapped(), column[order])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("batches", BATCHES, ids=lambda b: f"{b.kind}{b.size}")
+@pytest.mark.parametrize("late", [False, True])
+def test_laid_out_batches_give_the_weights_of_step_by_step(
+    batches, late, small, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("dplateau.training.data.MOST_KEPT", 0 if late else N)
+    X, y = problem()
+    plan = plan_for(batches)
+    with dp.presample(plan, (X, y), where=tmp_path, random_state=7) as laid:
+        found = dp.run(plan, plan.loss, laid, random_state=7)
+        assert not list(tmp_path.iterdir())  # files have no name
+    assert np.array_equal(found, dp.run(plan, plan.loss, X, y, random_state=7))
+
+
+def test_weights_of_rows_and_caps_are_kept(small):
+    X, y = problem(np.float64)
+    shares = np.random.default_rng(1).random(N)
+    plan = plan_for(dp.Poisson(40, max_overflow=0.5), step_size=1.6)
+    assert plan.batch_cap < 60
+    with dp.presample(plan, (X, y, shares), random_state=3) as laid:
+        sizes = np.diff(laid._engine._engine._draws.cuts)
+        assert sizes.max() <= plan.batch_cap
+        assert sizes.min() < 40 < sizes.max()
+        found = presample.Presampled.take(laid, plan, plan.loss)
+        assert found.records.weights.size
+        laid._taken = False
+        weights = dp.run(plan, plan.loss, laid, random_state=3)
+    session = Session(plan, plan.loss, X, y, sample_weight=shares)
+    from dplateau.training.noise import training_streams
+    from dplateau.training.run import _released
+
+    (streams,) = training_streams(3, 1)
+    session.advance(25, streams)
+    assert np.array_equal(_released(session, streams), weights)
+
+
+@pytest.mark.parametrize("window", [10, 7])
+def test_a_table_on_disk_is_laid_out_window_by_window(tmp_path, small, window, monkeypatch):
+    X, y = problem()
+    X.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", dtype=np.float32, mode="r", shape=X.shape)
+    plan = plan_for(dp.RandomAllocation(50))
+    direct = dp.run(plan, plan.loss, mapped, y, random_state=2)
+
+    def chosen(plan, records):
+        return presample.LaidOutEngine(plan, records, tmp_path, window)
+
+    monkeypatch.setattr("dplateau.training.session.reading", chosen)
+    assert np.array_equal(dp.run(plan, plan.loss, mapped, y, random_state=2), direct)
+    assert [p.name for p in tmp_path.iterdir()] == ["X"]
+
+
+def test_the_way_of_reading_is_chosen_by_what_is_announced(tmp_path, monkeypatch):
+    records, features = 4_000_000, 20
+    path = tmp_path / "X"
+    with open(path, "wb") as file:
+        file.truncate(records * features * 4)
+    X = np.memmap(path, dtype=np.float32, mode="r", shape=(records, features))
+    monkeypatch.setattr(presample, "RESIDENT_BYTES", 1 << 20)
+    plan = plan_for(dp.Poisson(1000), records=records, iterations=1000)
+    monkeypatch.setattr(data, "MOST_KEPT", 0)
+    loaded = data.load(plan, plan.loss, X, np.zeros(records, np.int8))
+
+    def way(left=1e8, **changes):
+        monkeypatch.setattr(presample, "memory_left", lambda: left)
+        return presample.reading(plan.replace(**changes), loaded)
+
+    assert isinstance(way(), presample.LaidOutEngine)
+    assert isinstance(way(batches=dp.RandomAllocation(1000)), presample.LaidOutEngine)
+    assert way(left=1e10) is None  # it fits into memory
+    assert way(iterations=5) is None  # a pass costs more
+    assert way(batches=dp.Cyclic(1000)) is None  # read in order anyway
+
+
+def test_a_layout_serves_one_run_of_its_own_plan():
+    X, y = problem()
+    plan = plan_for(dp.Poisson(40))
+    laid = dp.presample(plan, (X, y))
+    with pytest.raises(dp.PlanError, match="another plan"):
+        dp.run(plan.replace(iterations=3), plan.loss, laid)
+    dp.run(plan, plan.loss, laid)
+    with pytest.raises(dp.PlanError, match="have served a run"):
+        dp.run(plan, plan.loss, laid)
+    with pytest.raises(dp.PlanError, match="finite"):
+        dp.presample(plan.replace(iterations=float("inf")), (X, y))
+    with pytest.raises(dp.DataError, match="scratch space"):
+        dp.presample(plan.replace(iterations=10**14), (X, y))
