@@ -1,4 +1,4 @@
-"""Batches of many steps drawn beforehand, in one pass over the table (theory, section 24).
+"""Batches of many steps drawn beforehand, in one pass over the table (theory, section 22).
 
 Which records a step reads does not depend on the weights. So the batches of all steps can be drawn
 before the first one, by the same sampler from the same stream, and their rows laid out in the order
@@ -128,7 +128,7 @@ def columns_of(records: Records) -> list[NDArray[Any]]:
 def with_columns(records: Records, columns: list[NDArray[Any]]) -> Records:
     """The records with other columns in place of `columns_of`."""
     rows, targets, *rest = columns
-    found = {
+    found: dict[str, Any] = {
         name: rest.pop(0) for name in ("scale", "norms", "weights") if getattr(records, name).size
     }
     return dataclasses.replace(records, rows=rows, targets=targets, **found)
@@ -254,7 +254,7 @@ def presample(
     Guarantee
     ---------
     The run has the plan's guarantee: batches have the same law, and are independent of the noise
-    and of the weights (docs/theory.md#section-24). They are as secret as the records.
+    and of the weights (docs/theory.md#section-22). They are as secret as the records.
 
     Examples
     --------
