@@ -129,19 +129,27 @@ def test_released_iterates_of_an_allocated_run(relation):
     assert dp.account(shown(relation, hidden=True)).epsilon(1e-5) < told
 
 
-def test_hits_beyond_reach_and_replacements_are_charged_in_full():
+def test_replaced_records_against_chance_and_one_step():
+    (law, same) = allocated_epoch(1.0, 1, mirrored=True)
+    assert same is law
+    exact = ndtr(1 - 0.35) - math.exp(0.7) * ndtr(-1 - 0.35)  # N(1) against N(-1)
+    assert exact <= compositions([(law, 1)]).delta(0.7) <= 1.003 * exact
+    hit, steps, runs = 0.8, 60, 40_000
+    z = hit * np.random.default_rng(8).standard_normal((runs, steps))
+    one, other = (np.exp(sign * z - hit**2 / 2).mean(axis=1) for sign in (1, -1))
+    (law, _) = allocated_epoch(hit, steps, mirrored=True)
+    for epsilon in (0.1, 0.4):
+        sticks = np.maximum(one - math.exp(epsilon) * other, 0)
+        error = 4 * sticks.std() / math.sqrt(runs)
+        found = compositions([(law, 1)]).delta(epsilon)
+        assert sticks.mean() - error <= found <= 1.6 * sticks.mean() + error
+
+
+def test_replaced_records_cost_about_what_poisson_batches_do():
+    found = dp.account(shown("replace_one", multiplier=1.0)).epsilon(1e-5)
+    added = dp.account(shown(multiplier=1.0)).epsilon(1e-5)
+    assert added < found < 2.2 * added
+
+
+def test_hits_beyond_reach_are_charged_in_full():
     assert dp.account(shown(multiplier=0.1, epochs=1)).epsilon(1e-5) > 40
-    whole = dp.account(shown("replace_one", epochs=1)).epsilon(1e-5)
-    gaussian = dp.account(
-        dp.Plan(
-            records=10_000,
-            batches=dp.FullBatch(),
-            iterations=1,
-            step_size=2.0,
-            noise_multiplier=0.7,
-            lipschitz=1.0,
-            smoothness=0.25,
-            neighboring_relation="replace_one",
-        )
-    ).epsilon(1e-5)
-    assert whole == pytest.approx(gaussian, rel=1e-9)

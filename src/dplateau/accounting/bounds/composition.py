@@ -75,9 +75,8 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
 
     See docs/theory.md#section-15.
 
-    The ratio of an epoch is a mean of lognormal factors, and epochs are composed. Replace-one, and
-    hits too large to hide, are charged as if the step of the hit were told: ``mu^2 = sum of
-    (s/varsigma)^2``. The chance that the other records fill some batch, so that the record
+    The ratio of an epoch is a mean of lognormal factors, and epochs are composed. Hits too large to
+    hide are charged as if their step were told: ``mu^2 = sum of (s/varsigma)^2``. The chance that the other records fill some batch, so that the record
     displaces another one there, is part of delta; only a zeroed-out record whose step is told
     displaces the same one in both worlds.
     """
@@ -89,10 +88,12 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
     crude = u * math.sqrt(min(epochs, last))
     price: Price = Gaussian(crude)
     filled = plan.overflow if plan.neighboring_relation == ADD_OR_REMOVE_ONE else 0.0
-    if plan.neighboring_relation != REPLACE_ONE and 0 < u <= LARGEST_HIT:
+    mirrored = plan.neighboring_relation == REPLACE_ONE  # either neighbour has its own record
+    hit = u / 2 if mirrored else u
+    if 0 < hit <= LARGEST_HIT:
         whole, rest = divmod(last, epoch) if whole_run else (epochs, 0)
-        parts = [(allocated_epoch(u, epoch), whole)] if whole else []
-        parts += [(allocated_epoch(u, epoch, rest), 1)] if rest else []
+        runs = [(epoch, whole), (rest, 1)]
+        parts = [(allocated_epoch(hit, epoch, r, mirrored), n) for r, n in runs if r and n]
         price, filled = Composed(tuple(parts), crude), plan.overflow
     return WithFailure(price, min(filled * last, 1.0)) if filled else price
 

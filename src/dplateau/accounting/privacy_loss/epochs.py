@@ -122,33 +122,53 @@ def fewer_steps(count: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def allocated_epoch(hit: float, steps: int, run: int | None = None) -> StepLaws:
+def allocated_epoch(
+    hit: float, steps: int, run: int | None = None, mirrored: bool = False
+) -> StepLaws:
     """Privacy losses of an epoch of ``steps`` steps, one of which is hit by ``hit`` deviations.
 
     See docs/theory.md#section-15.
 
     ``run`` is how many of them are run, all by default; the hit may then fall into the rest.
+    ``mirrored`` where either neighbour has a record of its own: the ratios of both to a run with
+    neither are then taken to be as large as they can be where the other's are small.
     """
     run = steps if run is None else run
     counted = fewer_steps(run)
     share = run / steps
     total = _sum_of(_factor(hit), counted)
-    ratios = (1 - share) + share * total.values / counted
     held = total.masses > 0
-    without, with_hit = total.masses[held], (total.masses * ratios)[held]
-    with np.errstate(divide="ignore"):
-        losses = np.log(ratios[held])
+    ratios = (1 - share) + share * total.values[held] / counted
+    without = total.masses[held] / total.masses[held].sum()
     beyond = float(ndtr(-_REACH))  # of the mass with the hit, sent to infinity
-    forward = LossLaw(
-        losses[with_hit > 0] + _ROUNDING,
-        with_hit[with_hit > 0] * ((1 - beyond) / with_hit.sum()),
-        beyond,
+    if mirrored:
+        law = _losses_of(*_countermonotone(ratios, without), beyond)
+        return StepLaws(law, law)
+    ones = np.ones_like(ratios)
+    return StepLaws(
+        _losses_of(ratios, ones, without, beyond), _losses_of(ones, ratios, without, 0.0)
     )
-    finite = np.isfinite(losses)
-    never = float(without[~finite].sum())
-    backward = LossLaw(
-        -losses[finite][::-1] + _ROUNDING,
-        without[finite][::-1] * ((1 - never) / without[finite].sum()),
-        never,
-    )
-    return StepLaws(forward, backward)
+
+
+def _losses_of(above: Vector, below: Vector, masses: Vector, beyond: float) -> LossLaw:
+    """The privacy loss of ``above`` against ``below``, densities over events of these masses."""
+    weights = above * masses
+    finite = (weights > 0) & (below > 0)
+    infinity = float(weights[below == 0].sum()) + beyond
+    losses = np.log(above[finite]) - np.log(below[finite]) + _ROUNDING
+    order = np.argsort(losses, kind="stable")
+    weights = weights[finite][order]
+    return LossLaw(losses[order], weights * ((1 - infinity) / weights.sum()), infinity)
+
+
+def _countermonotone(ratios: Vector, masses: Vector) -> tuple[Vector, Vector, Vector]:
+    """Two densities with this distribution, the one largest where the other is smallest.
+
+    Counted from the largest values of the first, so that its tail keeps all its digits.
+    """
+    falling, rising = np.cumsum(masses[::-1]), np.cumsum(masses)
+    edges = np.unique(np.concatenate([[0.0], falling, rising]))
+    middles, last = (edges[1:] + edges[:-1]) / 2, ratios.size - 1
+    first = ratios[::-1][np.minimum(np.searchsorted(falling, middles), last)]
+    second = ratios[np.minimum(np.searchsorted(rising, middles), last)]
+    return first, second, np.diff(edges)
