@@ -76,9 +76,9 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
     See docs/theory.md#section-15.
 
     The ratio of an epoch is a mean of lognormal factors, and epochs are composed. Hits too large to
-    hide are charged as if their step were told: ``mu^2 = sum of (s/varsigma)^2``. The chance that the other records fill some batch, so that the record
-    displaces another one there, is part of delta; only a zeroed-out record whose step is told
-    displaces the same one in both worlds.
+    hide are charged as if their step were told: ``mu^2 = sum of (s/varsigma)^2``. The chance that
+    the other records fill some batch, so that the record displaces another one there, is part of
+    delta; only a zeroed-out record whose step is told displaces the same one in both worlds.
     """
     epoch = plan.hits.epoch
     assert epoch is not None
