@@ -9,8 +9,8 @@ PACKAGE = ROOT / "src" / "dplateau"
 MAP = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 # The same word for the same thing in two rooms: a theorem and its draws, a command and its room.
 SAME_THING = {
-    "allocation", "base", "engine", "evaluation", "ledger", "normals", "persons", "projections",
-    "record_count", "scaling", "search", "selection",
+    "allocation", "base", "engine", "evaluation", "intervals", "ledger", "normals", "persons",
+    "projections", "record_count", "scaling", "search", "selection",
 }  # fmt: skip
 
 

@@ -88,6 +88,32 @@ def test_every_estimator_can_be_trained_and_loaded(train, folder, model, target,
         assert loaded.estimator.quantile == 0.9
 
 
+def test_intervals_are_bought_told_predicted_and_reported(train, dplateau, folder):
+    code, _, err = train("--intervals", "0.4", target="age")
+    assert (code, err) == (0, "")
+    code, out, _ = dplateau("intervals", folder / "model")
+    assert code == 0
+    assert "ward=1" in out
+    assert "(intercept)" in out
+    code, out, _ = dplateau("intervals", folder / "model", "--level", "0.5", "--json")
+    found = json.loads(out)
+    assert found["level"] == 0.5
+    assert all(low < high for low, high in zip(found["low"], found["high"], strict=True))
+    code, out, _ = dplateau(
+        "predict", folder / "model", folder / "ward.csv", "--interval", "0.9", "--id", "key"
+    )
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert list(rows[0]) == ["key", "age", "low", "high"]
+    assert all(float(row["low"]) <= float(row["high"]) for row in rows)
+    assert dplateau("report", folder / "model")[0] == 0
+    assert "How sure the coefficients are" in (folder / "model" / "report.html").read_text()
+    assert dplateau("verify", folder / "model")[0] == 0
+    assert train("--force", target="age")[0] == 0
+    code, _, err = dplateau("intervals", folder / "model")
+    assert code == 2
+    assert "--intervals 0.3" in err
+
+
 def test_a_model_that_does_not_fit_its_target_is_refused(train):
     code, _, err = train("--model", "quantile")
     assert code == 2

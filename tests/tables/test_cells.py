@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -164,6 +165,13 @@ def test_the_encoder_tells_what_it_reads():
 def test_a_bin_for_every_value_is_refused():
     with pytest.raises(PlanError, match="at most 10,000; found 100,000"):
         column_from_dict("x", {"type": "number", "bounds": [0, 1], "bins": 100_000})
+
+
+@pytest.mark.parametrize("bound", [10**400, math.inf, "1e400", 1.7e308, None])
+def test_bounds_beyond_all_numbers_are_refused_in_a_short_line(bound):
+    with pytest.raises(PlanError, match="two finite values") as refused:
+        column_from_dict("x", {"type": "number", "bounds": [-1e308, bound]})
+    assert len(str(refused.value)) < 300
 
 
 def test_lists_in_cells_are_refused_by_type_and_raise_nothing(tmp_path):

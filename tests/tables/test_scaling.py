@@ -16,6 +16,7 @@ from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Gaussian
 from dplateau.certificate import claims
 from dplateau.errors import CertificateError, PlanError
+from dplateau.report import declared
 from dplateau.tables.table_model import TableModel
 from dplateau.training.scaling import private_bounds
 
@@ -67,6 +68,9 @@ def test_a_changed_scaling_does_not_verify(tmp_path) -> None:
     forged = dp.Certificate(json.dumps({**stored, "digest": claims.digest(stored)}))
     with pytest.raises(CertificateError, match="does not hold"):
         forged.verify()
+    # whoever signs is asked about the declared bounds, not about those that were bought
+    assert model.to_dict()["schema"]["columns"]["income"]["declared"] == [0, 1e6]
+    assert "between 0.0 and 1000000.0" in declared.section(model.to_dict(), narrowed=True)
     # the bounds are bound to the certificate with the rest of the model file
     document = copy.deepcopy(model.to_dict())
     document["schema"]["columns"]["income"]["bounds"][1] *= 2

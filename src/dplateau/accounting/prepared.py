@@ -114,8 +114,8 @@ def plan_beside(planned: Callable[[float], Plan], mu: float, epsilon: float, del
             return plan
         price *= max(0.5, 0.999 * epsilon / total)  # sampled batches have no Gaussian's profile
     raise PlanError(
-        f"epsilon={epsilon:g} at delta={delta:g} leaves nothing to train with after the scaling. "
-        "Give a larger budget, or scaling='public'."
+        f"epsilon={epsilon:g} at delta={delta:g} leaves nothing to train with beside what else it "
+        "buys. Give a larger budget, or scaling='public' and no intervals."
     )
 
 

@@ -1,16 +1,18 @@
-"""What else a budget paid for beside the training: the choice among candidates, the scaling.
+"""What else a budget paid for beside the training: a choice, the scaling, confidence intervals.
 
 Issuing and verifying both read it here, so that they price the same things.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dplateau._validate import positive, whole
 from dplateau.accounting.guarantee import Guarantee, account
+from dplateau.accounting.moments import Moments
 from dplateau.accounting.prepared import Spread, account_prepared
 from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.accounting.search import Search
@@ -18,6 +20,7 @@ from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
 _LOOK = "noisy counts and moments"
+_SANDWICH = "noisy gradient, curvature and outer products"
 
 
 @dataclass(frozen=True)
@@ -32,34 +35,44 @@ class Bought:
         The private look at the columns that their bounds were drawn in by.
     columns : int
         How many columns it looked at.
+    moments : Moments, optional
+        The sums at the released weights that confidence intervals are computed from.
     """
 
     search: Search | None = None
     scaling: Spread | None = None
     columns: int = 0
+    moments: Moments | None = None
 
     def __post_init__(self) -> None:
-        if self.search is not None and self.scaling is not None:
-            raise PlanError("a search after a private scaling is not priced. Choose one of them.")
+        if self.search is not None and self.mu > 0:
+            raise PlanError(
+                "a search together with a private scaling or confidence intervals is not priced. "
+                "Choose one of them."
+            )
 
     def __bool__(self) -> bool:
-        return self.search is not None or self.scaling is not None
+        return self.search is not None or self.mu > 0
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian privacy of the scaling and of the moments together (section 17)."""
+        return math.hypot(*(part.mu for part in (self.scaling, self.moments) if part is not None))
 
     def check(self, plan: Plan) -> None:
         """Refuse what does not belong to this plan."""
         if self.search is not None and plan not in self.search.candidates:
             raise PlanError("the plan that was run is none of the search's candidates.")
-        if self.scaling is not None and self.scaling.relation != plan.neighboring_relation:
-            raise PlanError("the scaling is private under another relation than the training.")
+        for part in (self.scaling, self.moments):
+            if part is not None and part.relation != plan.neighboring_relation:
+                raise PlanError("what was bought is private under another relation than the plan.")
 
     def guarantee(self, plan: Plan, delta: float) -> Guarantee:
         """The price of the model and of all that was bought with it."""
         self.check(plan)
         if self.search is not None:
             return self.search.guarantee(plan, delta)
-        if self.scaling is not None:
-            return account_prepared(plan, self.scaling.mu, delta)
-        return account(plan, delta)
+        return account_prepared(plan, self.mu, delta) if self.mu > 0 else account(plan, delta)
 
     def rounding(self, plan: Plan, shape: tuple[int, ...]) -> Charge:
         """What floating point adds to it."""
@@ -82,6 +95,16 @@ class Bought:
                 "moment_noise": moments,
                 "training_epsilon": float(account(plan, delta).epsilon(delta)),
             }
+        if self.moments is not None:
+            gradient, curvature, spread = self.moments.noise(plan)
+            found["intervals"] = {
+                "mechanism": _SANDWICH,
+                "mu": float(self.moments.mu),
+                "gradient_noise": gradient,
+                "curvature_noise": curvature,
+                "spread_noise": spread,
+                "training_epsilon": float(account(plan, delta).epsilon(delta)),
+            }
         return found
 
     def covered(self) -> tuple[str, ...]:
@@ -99,6 +122,12 @@ class Bought:
                 "counts and moments with noise, whose price is part of epsilon (theory, section "
                 "17).",
             )
+        if self.moments is not None:
+            said += (
+                "What confidence intervals are computed from: gradient, curvature and outer "
+                "products at the released weights, with noise, whose price is part of epsilon "
+                "(theory, section 22).",
+            )
         return said
 
     @classmethod
@@ -106,12 +135,12 @@ class Bought:
         """What a record says of it; refused where it is nothing that dplateau sells."""
         try:
             search = Search.from_dict(record["search"]) if "search" in record else None
-            stored = record.get("scaling")
-            if stored is None:
-                return cls(search)
             relation = record["guarantee"]["relation"]
-            look = Spread(positive("mu", stored["mu"]), relation)
-            return cls(search, look, whole("columns", stored["columns"]))
+            stored, sums = record.get("scaling"), record.get("intervals")
+            look = None if stored is None else Spread(positive("mu", stored["mu"]), relation)
+            columns = 0 if stored is None else whole("columns", stored["columns"])
+            moments = None if sums is None else Moments(positive("mu", sums["mu"]), relation)
+            return cls(search, look, columns, moments)
         except (KeyError, TypeError, AttributeError) as trouble:
             raise PlanError(f"nothing that dplateau sells ({trouble!r}).") from None
 

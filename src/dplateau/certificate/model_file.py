@@ -20,7 +20,7 @@ NAMES = frozenset(
     (
         *("format", "estimator", "target", "classes", "target_bounds"),
         *("schema", "rows", "features", "weights"),
-        *("name", "date"),
+        *("name", "date", "moments"),
     )
 )
 

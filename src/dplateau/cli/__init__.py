@@ -60,6 +60,7 @@ _FAMILIES = (
     "evaluate",
     "explore",
     "export",
+    "intervals",
     "ledger",
     "review",
     "search",

@@ -136,6 +136,13 @@ def train(
             "repeated. `dplateau search` has more to say."
         ),
     ] = None,
+    intervals: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of the budget that buys confidence intervals, such as 0.3; see "
+            "`dplateau intervals`."
+        ),
+    ] = None,
     name: Annotated[
         str, typer.Option(help="What the table is called in the report; its path never is.")
     ] = "",
@@ -244,6 +251,7 @@ def train(
             records=records,
             time_budget=time_budget,
             progress=shown,
+            **({} if intervals is None else {"intervals": intervals}),
             **({} if quantile is None else {"quantile": quantile}),
         )
         files = [str(path) for path in _written(trained, place)]
@@ -304,6 +312,13 @@ def predict(
         str | None,
         typer.Option("--id", help="A column to keep beside every prediction, such as a key."),
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Add columns low and high: the interval that covers with this chance, such as "
+            "0.95. The model must have been trained with --intervals."
+        ),
+    ] = None,
     separator: Separator = None,
     header: Header = False,
     force: Force = False,
@@ -321,6 +336,10 @@ def predict(
     wanted += [id_column] if id_column is not None and id_column not in wanted else []
     rows = read_table(table, wanted, separator=separator, header=header)
     names, records = _predictions(model, rows)
+    if interval is not None:
+        ends = model.predict_interval(rows, interval).tolist()
+        names = [*names, "low", "high"]
+        records = [[*record, *pair] for record, pair in zip(records, ends, strict=True)]
     if id_column is not None:
         if id_column in names:
             raise DataError(f"--id {id_column!r} is the column that is predicted. Name another.")

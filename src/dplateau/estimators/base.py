@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
 import warnings
@@ -32,6 +33,7 @@ from dplateau.errors import DataError, PlanError
 from dplateau.estimators.docstrings import with_shared_parameters
 from dplateau.estimators.evaluation import Question, evaluate
 from dplateau.estimators.inputs import in_parameters, refuse_unreadable, refuse_unreleasable
+from dplateau.estimators.intervals import IntervalsMixin, bought_moments
 from dplateau.estimators.on_cluster import fit_on_cluster
 from dplateau.estimators.pace import measured
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
@@ -49,6 +51,7 @@ from dplateau.training.data import Encoded, encode
 from dplateau.training.partitions import lies_elsewhere, refuse_elsewhere
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
+from dplateau.training.sandwich import private_sandwich
 from dplateau.training.scaling import private_bounds
 from dplateau.training.sources import spool_parquet
 from dplateau.training.stopping import seconds
@@ -78,7 +81,7 @@ class FitOptions:
 
 # A dataclass writes the constructor: keyword-only, and storing is all it does.
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLinearModel(BaseEstimator):
+class PrivateLinearModel(IntervalsMixin, BaseEstimator):
     """A linear model trained by a noisy gradient method whose plan is known before the data is.
 
     Parameters
@@ -140,6 +143,9 @@ class PrivateLinearModel(BaseEstimator):
     scaling : {"auto", "public", "standard"}
         With ``feature_bounds``: whether a share of the budget buys narrower ones, around where the
         values lie. "auto" does where the number of rows is public and large enough for the noise.
+    intervals : bool or float, default False
+        The share of the budget that buys confidence intervals (`confidence_intervals`,
+        `predict_interval`); True: 0.3 of its square, which leaves 84 % of it for the training.
     """
 
     epsilon: float | None = None
@@ -165,6 +171,7 @@ class PrivateLinearModel(BaseEstimator):
 
     feature_bounds: Any = None
     scaling: str = "auto"
+    intervals: bool | float = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -219,10 +226,10 @@ class PrivateLinearModel(BaseEstimator):
             except PlanError as refusal:
                 raise PlanError(in_parameters(str(refusal), endless=steps == math.inf)) from None
 
-        look = self._purchases(n_samples).scaling
-        if look is None or epsilon is None:
+        mu = self._purchases(n_samples, n_features).mu
+        if mu == 0 or epsilon is None:
             return planned(epsilon)
-        return plan_beside(planned, look.mu, epsilon, delta)  # type: ignore[arg-type]
+        return plan_beside(planned, mu, epsilon, delta)  # type: ignore[arg-type]
 
     def _room(self, n_samples: int, n_features: int) -> dict[str, Any]:
         """What a time budget has room for, by this machine's pace on made-up rows."""
@@ -236,7 +243,8 @@ class PrivateLinearModel(BaseEstimator):
         """What `fit` would do on data of this shape, and what it would cost, in words."""
         plan = self.plan(n_samples, n_features)
         counting = self._counting()
-        guarantee = self._purchases(n_samples).guarantee(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
+        purchases = self._purchases(n_samples, n_features)
+        guarantee = purchases.guarantee(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
         counted = ""
         if counting.count is not None:
             counted = (
@@ -305,11 +313,16 @@ class PrivateLinearModel(BaseEstimator):
             return row_norm(len(self.feature_bounds))
         return float(self.data_norm)  # type: ignore[arg-type]
 
-    def _purchases(self, n_samples: int) -> Bought:
+    def _purchases(self, n_samples: int, n_features: int) -> Bought:
         """What the budget buys beside the training, from public facts."""
+        relation = str(relation_name(self.neighboring_relation))
+        weights = (n_features + self.fit_intercept) * self._loss().outputs
+        moments = bought_moments(self.intervals, weights, relation, self.epsilon, self.delta)  # type: ignore[arg-type]
+        return dataclasses.replace(self._bought_bounds(n_samples, relation), moments=moments)
+
+    def _bought_bounds(self, n_samples: int, relation: str) -> Bought:
         if self._bought or self.feature_bounds is None:
             return self._bought
-        relation = relation_name(self.neighboring_relation)
         known = relation != ADD_OR_REMOVE_ONE or self.records is not None
         columns = len(self.feature_bounds)
         mu = bought_mu(
@@ -320,6 +333,11 @@ class PrivateLinearModel(BaseEstimator):
 
     def _refuse_unpriced(self, options: FitOptions) -> None:
         """A look at the columns is priced for single records, once, and without a ledger."""
+        if self.intervals and options.reservation is not None:
+            raise PlanError(
+                "a ledger hears of one plan, and intervals are bought beside it. Leave them out, "
+                "or enter the certificate in the ledger afterwards."
+            )
         if self.feature_bounds is None or self.scaling == "public":
             return
         if any(o is not None for o in (options.groups, options.reservation, options.checkpoint)):
@@ -399,23 +417,34 @@ class PrivateLinearModel(BaseEstimator):
         self._refuse_unpriced(options)
         y = y if y is None or isinstance(y, Encoded) else self._targets(y)
         plan = self._plan_for(X, counting.count, options.groups)
-        bought = self._purchases(plan.records)
+        bought = self._purchases(plan.records, X.shape[1])
+        if bought.moments is not None:
+            bought.moments.noise(plan)  # refuses what has no intervals, before any step
         X = self._scaled(X, bought)
         assert plan.loss is not None
         if options.reservation is not None:  # no step before the ledger has agreed to the plan
             options.reservation.confirm(plan, counting)
+        weights = None if y is None else self._weights(y, options.sample_weight)
         released = release(
             plan,
             plan.loss,
             X,
             y,
-            sample_weight=None if y is None else self._weights(y, options.sample_weight),
+            sample_weight=weights,
             groups=options.groups,
             random_state=self.random_state,
             progress=self.progress,
             time_budget=self.time_budget,
             checkpoint=options.checkpoint,
         )
+        sums = None
+        if bought.moments is not None:
+            sums = private_sandwich(
+                *(released.plan, X, y, released.weights, bought.moments),
+                sample_weight=weights,
+                groups=options.groups,
+                random_state=self.random_state,
+            )
         certificate = Certificate.of(
             released,
             self.delta,  # type: ignore[arg-type]
@@ -426,7 +455,7 @@ class PrivateLinearModel(BaseEstimator):
         if options.reservation is not None:  # entered first, then shown
             options.reservation.settle(certificate)
         self.plan_, self.n_iter_ = released.plan, released.iterations_run
-        self.certificate_, self.weights_ = certificate, released.weights
+        self.certificate_, self.weights_, self.moments_ = certificate, released.weights, sums
         self.budget_ = COPIES.budget(self)
         self.budget_.spend(certificate.epsilon)
 

@@ -255,6 +255,9 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
         positive = down / (up + down)
         return np.column_stack([1.0 - positive, positive])
 
+    def _as_predicted(self, ends: Array) -> Array:
+        return np.asarray(expit(ends))
+
     def _chances(self, X: Any, predicted: NDArray[np.intp]) -> Array | None:
         chances = self.predict_proba(X)
         if chances.shape[1] == 2:

@@ -121,6 +121,13 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         """The constant term."""
         return self._linear()[1]
 
+    def _in_units(self) -> tuple[float, float]:
+        return self._range()
+
+    def _as_predicted(self, ends: Array) -> Array:
+        middle, half = self._range()
+        return np.clip(ends, middle - half, middle + half)
+
     def predict(self, X: Any) -> Array:
         """The predicted targets, within ``target_bounds``."""
         middle, half = self._range()

@@ -155,6 +155,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                     "a search over scaled features is not priced. Scale them by public bounds "
                     "yourself, and give data_norm."
                 )
+            if model.intervals:
+                raise PlanError("a search with intervals is not priced. Leave one of them out.")
             if model.steps == math.inf or model.time_budget is not None:
                 raise PlanError(
                     "a search needs plans that end by themselves: give no time_budget and a finite "

@@ -167,6 +167,13 @@ class Loss(Part, family="loss"):
         """``phi'``: the derivative by the score, for every record."""
         raise TypeError(f"{type(self).__name__} states no slope")
 
+    def curvature_at(self, scores: Array, targets: Array) -> Array:
+        """``phi''``: the second derivative by the score, for every record, up to `curvature`."""
+        raise PlanError(
+            f"{type(self).__name__} states no second derivative of one score, which confidence "
+            "intervals need. Leave intervals out, or define curvature_at."
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class TwoClassLoss(Loss):
@@ -235,6 +242,11 @@ class Logistic(TwoClassLoss):
 
         return np.asarray(-targets * expit(-targets * scores))
 
+    def curvature_at(self, scores: Array, targets: Array) -> Array:
+        from scipy.special import expit
+
+        return np.asarray(expit(scores) * expit(-scores))
+
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedHinge(TwoClassLoss):
@@ -274,6 +286,10 @@ class SmoothedHinge(TwoClassLoss):
     def slope(self, scores: Array, targets: Array) -> Array:
         gap = 1.0 - targets * scores
         return np.asarray(-targets * np.clip(gap / self.width, 0.0, 1.0)) + 0.0
+
+    def curvature_at(self, scores: Array, targets: Array) -> Array:
+        gap = 1.0 - targets * scores
+        return np.where((gap > 0) & (gap < self.width), self.curvature, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +335,9 @@ class Huber(Loss):
     def slope(self, scores: Array, targets: Array) -> Array:
         return np.clip(scores - targets, -self.threshold, self.threshold)
 
+    def curvature_at(self, scores: Array, targets: Array) -> Array:
+        return np.where(np.abs(scores - targets) < self.threshold, 1.0, 0.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedPinball(Loss):
@@ -361,6 +380,9 @@ class SmoothedPinball(Loss):
     def slope(self, scores: Array, targets: Array) -> Array:
         tau = self.quantile
         return np.asarray(-np.clip((targets - scores) / self.width + tau - 0.5, tau - 1.0, tau))
+
+    def curvature_at(self, scores: Array, targets: Array) -> Array:
+        return np.where(np.abs(targets - scores) < self.width / 2, self.curvature, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

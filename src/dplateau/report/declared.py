@@ -16,7 +16,7 @@ _WORDS = {
 def section(model: Mapping[str, Any], *, narrowed: bool = False) -> str:
     """The declared facts of a model file (``model.json``), and a line to sign on.
 
-    ``narrowed``: a share of the budget bought the bounds of numbers, so nobody declared those.
+    ``narrowed``: a share of the budget bought narrower bounds; the declared ones are shown.
     """
     target = str(model.get("target", ""))
     rows = [
@@ -29,8 +29,8 @@ def section(model: Mapping[str, Any], *, narrowed: bool = False) -> str:
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(fact)}</td></tr>" for name, fact in rows
     )
     bought = (
-        "<p>The bounds of numbers are no declared ones: a share of the budget bought them, with "
-        "noise, within those of the schema.</p>"
+        "<p>Within these bounds narrower ones were found for some numbers, with noise, for a share "
+        "of the budget: nobody has to vouch for those.</p>"
     )
     parts = [
         "<section>",
@@ -57,7 +57,8 @@ def _columns(model: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         if not isinstance(facts, Mapping):
             continue
         kind = str(facts.get("type"))
-        said = [_fact(key, facts[key]) for key in _WORDS if facts.get(key) is not None]
+        stated = {**facts, "bounds": facts.get("declared") or facts.get("bounds")}
+        said = [_fact(key, stated[key]) for key in _WORDS if stated.get(key) is not None]
         if facts.get("log"):
             said.append("on a logarithmic scale")
         yield name, ", ".join(["not used" if kind == "ignore" else kind, *said])

@@ -37,11 +37,13 @@ from dplateau.certificate.record import Certificate, Check, Counting
 from dplateau.certificate.sign import Voucher
 from dplateau.certificate.verify import Verification
 from dplateau.errors import CertificateError, DataError
+from dplateau.estimators.intervals import Intervals
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import RECORD, in_units
 from dplateau.report import declared
 from dplateau.report.figures.still import page_parts
 from dplateau.report.pictures import Drawn, Picture, hidden_state, tradeoff_picture
+from dplateau.tables.table_model import TableModel
 
 _FIT = "Fit for release"
 _LARGEST_PAGE = 50_000_000  # bytes
@@ -127,11 +129,15 @@ def make_report(
     if voucher.check is not None and not voucher.check.passed:
         raise CertificateError(f"this certificate does not hold: {voucher.check.found}.")
     attacked = None if audit is None else _audit_of(certificate, Path(audit))
+    document = read_document(model) if model.is_file() else None
     page = render(
         found,
         audit=attacked,
         voucher=voucher,
-        model=read_document(model) if model.is_file() else None,
+        model=document,
+        intervals=TableModel.read(source.parent).confidence_intervals()
+        if document is not None and "moments" in document
+        else None,
         evaluations=read_evaluations(source.parent, certificate.to_dict()["model"]["sha256"]),
     )
     return Report(write_file(target, page, force=True), found, voucher)
@@ -200,6 +206,7 @@ def render(
     audit: AuditResult | None = None,
     voucher: Voucher | None = None,
     model: Mapping[str, Any] | None = None,
+    intervals: Intervals | None = None,
     evaluations: Sequence[Evaluation] = (),
 ) -> str:
     """The report of a certificate that holds, as HTML text, with an audit if there is one.
@@ -242,7 +249,8 @@ def render(
         "declared": ""
         if model is None
         else declared.section(model, narrowed=Bought.from_record(record).scaling is not None),
-        "evaluation": evaluation.section(evaluations, verification.epsilon, guarantee["delta"]),
+        "evaluation": evaluation.section(evaluations, verification.epsilon, guarantee["delta"])
+        + _intervals(intervals),
         "unchecked": _escape(_unchecked(verification.checks)),
         "digest": record["digest"],
         "model": record["model"]["sha256"],
@@ -257,6 +265,25 @@ def render(
     page |= {"figure_style": style, "figure_script": script, "figure_hash": _hash(script)}
     template = resources.files("dplateau.report").joinpath("report.html").read_text("utf-8")
     return Template(template).substitute(page)
+
+
+def _intervals(found: Intervals | None) -> str:
+    """Coefficients with their confidence intervals; nothing where none were bought."""
+    if found is None:
+        return ""
+    rows = _rows(
+        (name, f"{estimate:.4g}, between {low:.4g} and {high:.4g} (released: {own:.4g})")
+        for name, estimate, low, high, own in zip(
+            found.names, found.estimate, found.low, found.high, found.released, strict=True
+        )
+    )
+    return (
+        "<section>\n<h2>How sure the coefficients are</h2>\n"
+        f"<p>Each interval covers with a chance of {100 * found.level:g}\u00a0%, counting sampling "
+        "and privacy noise. They are for the coefficients without penalty, early stopping or "
+        "clipped gradients; the released ones predict better under the noise.</p>\n"
+        f'<table class="short">\n{rows}\n</table>\n</section>'
+    )
 
 
 def _hash(script: str) -> str:

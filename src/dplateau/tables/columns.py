@@ -127,6 +127,7 @@ class Number(Column):
     bounds: tuple[float, float]
     log: bool = False
     bins: int | None = None
+    declared: tuple[float, float] | None = None  # the bounds before a private scaling, to be signed
     kind: ClassVar[str] = "number"
 
     def __post_init__(self) -> None:
@@ -364,12 +365,14 @@ def _places(declared: list[Any], names: tuple[str, ...]) -> dict[Hashable, int]:
 def _as_bounds(name: str, bounds: Any, read: Callable[[Any], float]) -> tuple[float, float]:
     try:
         low, high = (read(bound) for bound in bounds)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # a whole number may be beyond all floats
         low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (math.isfinite(low) and math.isfinite(high - low) and low < high):
+        found = f"{bounds!r}"
         raise PlanError(
-            f"bounds of column {name!r} must be two values, the lower one first; found {bounds!r}. "
-            "State what is publicly known to contain (nearly) all values; the rest is clipped."
+            f"bounds of column {name!r} must be two finite values, the lower one first; found "
+            f"{found if len(found) < 100 else found[:60] + '...'}. State what is "
+            "publicly known to contain (nearly) all values; the rest is clipped."
         )
     return low, high
 

@@ -50,7 +50,11 @@ def rescaled(
     narrowed = copy.deepcopy(dict(schema))
     for column, left, right in zip(columns, *found, strict=True):
         facts = dict(narrowed["columns"][column.name])
-        narrowed["columns"][column.name] = {**facts, "bounds": [float(left), float(right)]}
+        narrowed["columns"][column.name] = {
+            **facts,
+            "bounds": [float(left), float(right)],
+            "declared": list(column.bounds),
+        }
     return narrowed
 
 

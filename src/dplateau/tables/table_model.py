@@ -6,6 +6,7 @@ Neither holds data, seeds or anything computed from data but the released weight
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from dplateau.certificate.files import CERTIFICATE, MODEL, Place, reserved
 from dplateau.certificate.model_file import FORMAT, read_document
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
+from dplateau.estimators.intervals import INTERCEPT, Intervals
 from dplateau.estimators.scaling import bought_mu
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.tables import MODELS
@@ -33,6 +35,7 @@ from dplateau.tables.people import owners, without
 from dplateau.tables.scaling import rescaled, scaled_columns, usual_norm
 from dplateau.tables.scattered import TableElsewhere
 from dplateau.tables.streaming import TableStream
+from dplateau.training.sandwich import Sandwich
 
 if TYPE_CHECKING:
     from dplateau.ledger import Reservation
@@ -175,6 +178,19 @@ class TableModel:
             return np.empty((0, len(self.estimator.classes_)))
         return np.asarray(self.estimator.predict_proba(features))
 
+    def confidence_intervals(self, level: float = 0.95) -> Intervals:
+        """Intervals for the encoded features' coefficients: see the estimator's method."""
+        found = self.estimator.confidence_intervals(level)
+        named = [*self.encoder.get_feature_names_out(), INTERCEPT][: len(found.names)]
+        return dataclasses.replace(found, names=named)
+
+    def predict_interval(self, table: Any, level: float = 0.95) -> NDArray[np.float64]:
+        """An interval for every row's prediction on average: see the estimator's method."""
+        features = self.encoder.transform(table)
+        if features.shape[0] == 0:
+            return np.empty((0, 2))
+        return self.estimator.predict_interval(features, level)
+
     def score_private(
         self, table: Any, *, epsilon: float | None, random_state: Any = None
     ) -> Evaluation:
@@ -222,6 +238,7 @@ class TableModel:
             "features": self.encoder.get_feature_names_out().tolist(),
             # Coefficients are made from these again: what predicts is what was certified.
             "weights": model.weights_.tolist(),
+            **({} if model.moments_ is None else {"moments": model.moments_.to_dict()}),
         }
 
     def write(self, place: str | Path | Place, *, force: bool = False) -> list[Path]:
@@ -285,8 +302,12 @@ class TableModel:
             model.classes_ = np.array(stored["classes"])
         model.weights_ = np.array(stored["weights"], dtype=np.float64)
         model.n_features_in_ = encoder.n_features_out_
+        sums = stored.get("moments")
+        model.moments_ = None if sums is None else Sandwich.from_dict(sums)
         if model.weights_.size != certificate.plan.dimension:
             raise KeyError("weights")
+        if (sums is None) != (certificate.bought.moments is None):
+            raise KeyError("moments")
         model.certificate_, model.plan_ = certificate, certificate.plan
         model.n_iter_ = int(certificate.plan.iterations)
         return cls(model, encoder, stored["target"], stored.get("name", ""), stored.get("date", ""))

@@ -1,0 +1,66 @@
+"""What confidence intervals are computed from, bought after the training (theory, section 22).
+
+At the released weights three sums over the records are released with Gaussian noise: the gradient,
+the curvature and the gradients' outer products. The price is that of one more Gaussian release
+beside the training (section 17).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dplateau._validate import positive
+from dplateau.accounting.rounding import rounding_share
+from dplateau.errors import PlanError
+from dplateau.plan.batches import REPLACE_ONE
+from dplateau.plan.plan import Plan
+
+SHARES = (0.6, 0.3, 0.1)  # of mu**2: gradient, curvature, outer products
+
+
+@dataclass(frozen=True)
+class Moments:
+    """How much privacy the three sums may cost, and under which relation.
+
+    See docs/theory.md#section-22.
+
+    Parameters
+    ----------
+    mu : float
+        The Gaussian privacy of all three together.
+    relation : str
+        The neighbouring relation.
+    """
+
+    mu: float
+    relation: str
+
+    def noise(self, plan: Plan) -> tuple[float, float, float]:
+        """Standard deviations on the gradient, on the curvature and on the outer products.
+
+        One record's gradient has norm at most ``L`` (before any clipping of gradients), its
+        curvature matrix a Frobenius norm of at most ``M``, its outer product of ``L**2``. A
+        replaced record moves the first sum by ``2 L``, the others, sums of positive semi-definite
+        matrices, by ``sqrt(2)`` times their bound. What rounding may add is kept apart twice over,
+        as a term of a matrix takes twice the roundings of a gradient's.
+        """
+        loss = plan.loss
+        if loss is None or plan.data_norm is None or loss.outputs > 1:
+            raise PlanError(
+                "confidence intervals need a plan that names its loss and data_norm, and a loss of "
+                "one score (two classes, or a regression); found "
+                f"{'none' if loss is None else type(loss).__name__}. Leave intervals out."
+            )
+        norm = loss.augmented_norm(plan.data_norm)
+        gradient, bend = loss.slope_bound * norm, loss.curvature * norm**2
+        twice, once = (2.0, math.sqrt(2)) if self.relation == REPLACE_ONE else (1.0, 1.0)
+        moved = (twice * gradient, once * bend, once * gradient**2)
+        slack = 1 + 2 * rounding_share(plan.records)
+        mu = positive("mu", self.mu)
+        return tuple(  # type: ignore[return-value]
+            slack * by / (mu * math.sqrt(share)) for by, share in zip(moved, SHARES, strict=True)
+        )
+
+
+__all__ = ["SHARES", "Moments"]

@@ -1,0 +1,160 @@
+"""Gradient, curvature and outer products at the released weights, with noise (theory, section 22).
+
+The ingredients of a sandwich covariance. Sums over all records, as the training bounds them but
+without its clipping of gradients; computed in blocks, released on a grid with exact noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from dplateau.accounting.moments import Moments
+from dplateau.accounting.rounding import BLOCK
+from dplateau.plan.plan import Plan
+from dplateau.training import noise
+from dplateau.training.data import Records, load
+from dplateau.training.exact import add_and_round
+from dplateau.training.sums import compensated
+
+Array = NDArray[np.float64]
+
+_FINER_THAN_NOISE = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Sandwich:
+    """The three released sums.
+
+    Attributes
+    ----------
+    gradient : ndarray of shape (weights,)
+    curvature, spread : ndarrays of shape (weights, weights)
+        Sums of the records' curvature matrices and of their gradients' outer products.
+    """
+
+    gradient: Array
+    curvature: Array
+    spread: Array
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values; of the symmetric matrices the upper triangle, row by row."""
+        upper = np.triu_indices(self.gradient.size)
+        return {
+            "gradient": self.gradient.tolist(),
+            "curvature": self.curvature[upper].tolist(),
+            "spread": self.spread[upper].tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Sandwich:
+        """The inverse of `to_dict`."""
+        gradient = np.array(stored["gradient"], dtype=np.float64)
+        size = gradient.size
+        matrices = []
+        for name in ("curvature", "spread"):
+            matrix = np.zeros((size, size))
+            matrix[np.triu_indices(size)] = np.array(stored[name], dtype=np.float64)
+            matrices.append(np.triu(matrix) + np.triu(matrix, 1).T)
+        return cls(gradient, *matrices)
+
+
+def private_sandwich(
+    plan: Plan,
+    X: Any,
+    y: Any,
+    weights: Array,
+    moments: Moments,
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    random_state: noise.Seed = None,
+) -> Sandwich:
+    """The three sums at these weights, with noise.
+
+    Guarantee
+    ---------
+    For every value of ``weights`` the result is ``moments.mu``-Gaussian differentially private
+    under ``moments.relation``, for one record of the plan's unit.
+    """
+    assert plan.loss is not None
+    records = load(plan, plan.loss, X, y, sample_weight, groups)
+    # The first four pairs of streams are the training's, the count's and the scaling's.
+    *_, (stream, _) = noise.open_streams(random_state, 5)
+    size = weights.size
+    upper = np.triu_indices(size)
+    # Off the diagonal an entry stands for two: with sqrt(2) the norm is that of the matrix.
+    stretch = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+    sums = compensated(_blocks(records, weights), (2 * size + 1, size))
+    gradient = _released(sums[0], moments.noise(plan)[0], stream)
+    matrices = []
+    for part, deviation in enumerate(moments.noise(plan)[1:]):
+        found = _released(sums[1 + part * size :][:size][upper] * stretch, deviation, stream)
+        matrix = np.zeros((size, size))
+        matrix[upper] = found / stretch
+        matrices.append(matrix + np.triu(matrix, 1).T)
+    return Sandwich(gradient, *matrices)
+
+
+def _blocks(records: Records, weights: Array) -> Iterator[Array]:
+    """For blocks of records: the gradient in the first row, below it both matrices."""
+    loss = dataclasses.replace(records.loss, clip=None)
+    for lower, upper in _ranges(records):
+        rows = _rows(records, lower, upper)
+        targets, share = records.targets[lower:upper], records.scale[lower:upper] > 0
+        counts = share * (records.weights[lower:upper] if records.weights.size else 1.0)
+        scores = rows @ weights
+        gradients = rows * (counts * loss.slope(scores, targets))[:, None]
+        bends = rows * (counts * loss.curvature_at(scores, targets))[:, None]
+        if records.pointers.size:  # a person's gradient is the mean of their rows'
+            starts = records.pointers[:-1]
+            begin = starts[(starts >= lower) & (starts < upper)] - lower
+            gradients = np.add.reduceat(gradients, begin, axis=0)
+        yield np.vstack([gradients.sum(axis=0), bends.T @ rows, gradients.T @ gradients])
+
+
+def _ranges(records: Records) -> Iterator[tuple[int, int]]:
+    """Rows of one block after the other; a person's rows are never parted."""
+    ends = records.pointers[1:] if records.pointers.size else None
+    lower, rows = 0, records.scale.size
+    while lower < rows:
+        upper = min(lower + BLOCK, rows)
+        if ends is not None:
+            within = ends[(ends > lower) & (ends <= upper)]
+            upper = int(within[-1] if within.size else ends[ends > lower][0])
+        yield lower, upper
+        lower = upper
+
+
+def _rows(records: Records, lower: int, upper: int) -> Array:
+    """Bounded rows with the intercept's feature; zeros where a record contributes nothing."""
+    if isinstance(records.rows, tuple):
+        values, places, pointers = records.rows
+        ends = np.asarray(pointers[lower : upper + 1], dtype=np.int64)
+        block = scipy.sparse.csr_array(
+            (values[ends[0] : ends[-1]], places[ends[0] : ends[-1]], ends - ends[0]),
+            shape=(upper - lower, records.features),
+        ).toarray()
+    else:
+        block = np.array(records.rows[lower:upper], dtype=np.float64)
+    scale = records.scale[lower:upper, None]
+    block = np.where(scale > 0, block, 0.0) * scale
+    if records.loss.intercept > 0:
+        constant = np.full((len(block), 1), records.loss.intercept)
+        block = np.hstack([block, constant])
+    return np.asarray(block, dtype=np.float64)
+
+
+def _released(values: Array, deviation: float, stream: np.random.Generator) -> Array:
+    grid = 2.0 ** math.floor(math.log2(deviation / _FINER_THAN_NOISE))
+    return add_and_round(values, deviation, grid, stream)
+
+
+__all__ = ["Sandwich", "private_sandwich"]
