@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib.util
 import io
 import json
 import os
@@ -138,6 +139,19 @@ def test_every_page_is_in_the_navigation():
     listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     present = {str(page.relative_to(ROOT / "docs")) for page in PAGES if "docs" in page.parts[-3:]}
     assert present <= listed
+
+
+def test_generated_pages_are_what_the_code_says():
+    """docs/reference.md and all options in docs/cli.md: python docs/generate.py writes them."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert (ROOT / "docs" / "reference.md").read_text(encoding="utf-8") == generate.reference()
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert page == generate.command_page(page)
+    listed = page[page.index("| command |") : page.index("## Tables")]
+    commands = {line.split()[2] for line in page.splitlines() if line.startswith("### dplateau ")}
+    assert all(f"`dplateau {name}" in listed for name in commands)
 
 
 def test_nothing_is_fetched_from_the_network():

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
 from dplateau.tables.table_model import TableModel
 from dplateau.training import stopping
+from dplateau_command import SAID
 
 SCHEMA = {
     "columns": {
@@ -84,3 +89,28 @@ def test_a_target_that_is_ignored_is_refused_in_these_words(train):
     code, _, err = train(target="name")
     assert code == 2
     assert "the target 'name' is marked 'ignore'" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "moments", [(0.0,), (0.1,), (0.5,), (1.0,), (2.0,), (0.3, 0.05), (3, 0.02)]
+)
+def test_ctrl_c_at_any_moment_is_one_line(folder, moments):
+    """From the first line of the command on; a second one as well."""
+    code = "import dplateau_command as c; print('ready', flush=True); c.main()"
+    words = [folder / "people.csv", "--schema", folder / "schema.json", "--target", "old"]
+    words += ["--epsilon", "4", "--delta", "1e-6", "--out", folder / "out", "--time-budget", "20"]
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, "train", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout.readline() == "ready\n"
+    for moment in moments:
+        time.sleep(moment)
+        child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=120)
+    if child.returncode == 0:
+        assert "stopped by Ctrl-C" in err
+    else:
+        assert (child.returncode, err) == (130, f"{SAID}\n")
+        assert not (folder / "out").exists()

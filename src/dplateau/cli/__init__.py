@@ -6,12 +6,17 @@ error and exit code 2; ``--json`` prints one JSON object on standard output and 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -70,10 +75,11 @@ _FAMILIES = (
 
 def main() -> None:
     """Run the command line: every way out is success, or one line and a non-zero exit code."""
+    pressed = _Pressed()
     try:
         for family in _FAMILIES:
             importlib.import_module(f"dplateau.cli.{family}")
-        with warnings.catch_warnings():
+        with pressed.listening(), warnings.catch_warnings():
             setattr(warnings, "showwarning", _one_line)  # noqa: B010 (its type says otherwise)
             app()
     except (PlanError, DataError, CertificateError, ClusterError) as refusal:
@@ -90,10 +96,41 @@ def main() -> None:
         sys.stdout = None
         raise SystemExit(REFUSED) from None
     except Exception as trouble:
+        if pressed.ever:  # what Ctrl-C became on its way through somebody's module
+            _say_interrupted()
+            raise SystemExit(_INTERRUPTED) from None
         if os.environ.get("DPLATEAU_TRACEBACK"):
             raise
         _complain(_unforeseen(trouble))
         raise SystemExit(UNFORESEEN) from None
+
+
+class _Pressed:
+    """Ctrl-C: an ordinary interrupt, remembered; what it breaks on its way is not shown."""
+
+    ever = False
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Only the main thread receives signals; who runs this elsewhere keeps what there is."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before, shown = signal.signal(signal.SIGINT, self._interrupt), sys.unraisablehook
+        sys.unraisablehook = self._quiet
+        try:
+            yield
+        finally:  # once pressed, the answer is on its way: one is enough
+            signal.signal(signal.SIGINT, signal.SIG_IGN if self.ever else before)
+            sys.unraisablehook = self._quiet if self.ever else shown
+
+    def _interrupt(self, signum: int, frame: FrameType | None) -> None:
+        self.ever = True
+        raise KeyboardInterrupt
+
+    def _quiet(self, trouble: Any) -> None:
+        if not self.ever:
+            sys.__unraisablehook__(trouble)
 
 
 def _unforeseen(trouble: Exception) -> str:

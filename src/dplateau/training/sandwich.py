@@ -107,9 +107,10 @@ def _blocks(records: Records, weights: Array) -> Iterator[Array]:
     """For blocks of records: the gradient in the first row, below it both matrices."""
     loss = dataclasses.replace(records.loss, clip=None)
     for lower, upper in _ranges(records):
-        rows = _rows(records, lower, upper)
-        targets, share = records.targets[lower:upper], records.scale[lower:upper] > 0
-        counts = share * (records.weights[lower:upper] if records.weights.size else 1.0)
+        scale, _ = records.bounds(slice(lower, upper))
+        rows = _rows(records, lower, upper, scale)
+        targets = np.where(scale > 0, records.targets[lower:upper], 1.0)  # any: it counts 0 times
+        counts = (scale > 0) * (records.weights[lower:upper] if records.weights.size else 1.0)
         scores = rows @ weights
         gradients = rows * (counts * loss.slope(scores, targets))[:, None]
         bends = rows * (counts * loss.curvature_at(scores, targets))[:, None]
@@ -123,7 +124,7 @@ def _blocks(records: Records, weights: Array) -> Iterator[Array]:
 def _ranges(records: Records) -> Iterator[tuple[int, int]]:
     """Rows of one block after the other; a person's rows are never parted."""
     ends = records.pointers[1:] if records.pointers.size else None
-    lower, rows = 0, records.scale.size
+    lower, rows = 0, records.targets.size
     while lower < rows:
         upper = min(lower + BLOCK, rows)
         if ends is not None:
@@ -133,7 +134,7 @@ def _ranges(records: Records) -> Iterator[tuple[int, int]]:
         lower = upper
 
 
-def _rows(records: Records, lower: int, upper: int) -> Array:
+def _rows(records: Records, lower: int, upper: int, scale: Array) -> Array:
     """Bounded rows with the intercept's feature; zeros where a record contributes nothing."""
     if isinstance(records.rows, tuple):
         values, places, pointers = records.rows
@@ -144,8 +145,7 @@ def _rows(records: Records, lower: int, upper: int) -> Array:
         ).toarray()
     else:
         block = np.array(records.rows[lower:upper], dtype=np.float64)
-    scale = records.scale[lower:upper, None]
-    block = np.where(scale > 0, block, 0.0) * scale
+    block = np.where(scale[:, None] > 0, block, 0.0) * scale[:, None]
     if records.loss.intercept > 0:
         constant = np.full((len(block), 1), records.loss.intercept)
         block = np.hstack([block, constant])
