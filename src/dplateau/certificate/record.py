@@ -52,7 +52,7 @@ class Released(Protocol):
     def grid(self) -> float | None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """An immutable record of one released model's privacy guarantee.
 
@@ -226,6 +226,12 @@ class Certificate:
     def statement(self) -> str:
         """The guarantee in plain words."""
         return str(self.to_dict()["statement"])
+
+    def __repr__(self) -> str:
+        return (
+            f"Certificate(epsilon={self.epsilon:.4g}, delta={self.delta:g}, "
+            f"relation={self.relation!r}, fit_for_release={self.fit_for_release})"
+        )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the promise, and whether it is fit for release."""

@@ -65,7 +65,8 @@ class Intervals:
     names : list of str
         The features', then "(intercept)".
     released : ndarray
-        The model's own coefficients, which predict best under the noise and are drawn to 0.
+        The model's own coefficients, chosen to predict well under the noise: early stopping and
+        penalties draw them to 0, clipped gradients stretch them.
     estimate : ndarray
         What the intervals are around: the coefficients with early stopping, penalty and clipped
         gradients undone.
