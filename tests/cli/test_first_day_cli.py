@@ -210,7 +210,7 @@ def test_ctrl_c_is_said_in_one_line(train, folder, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dplateau.tables.reading.read_table", interrupted)
+    monkeypatch.setattr("dplateau.tables.table_model.TableModel.train", interrupted)
     code, out, err = train()
     assert (code, out) == (130, "")
     assert err == "dplateau: interrupted. Nothing was released or written.\n"

@@ -418,8 +418,13 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
         y = y if y is None or isinstance(y, Encoded) else self._targets(y)
         plan = self._plan_for(X, counting.count, options.groups)
         bought = self._purchases(plan.records, X.shape[1])
-        if bought.moments is not None:
-            bought.moments.noise(plan)  # refuses what has no intervals, before any step
+        if bought.moments is not None:  # what has no intervals is refused before any step
+            bought.moments.noise(plan)
+            if y is None:
+                raise PlanError(
+                    "confidence intervals are computed in one process, and these records lie on a "
+                    "cluster. Leave intervals out."
+                )
         X = self._scaled(X, bought)
         assert plan.loss is not None
         if options.reservation is not None:  # no step before the ledger has agreed to the plan
