@@ -146,7 +146,7 @@ def test_their_price_is_part_of_the_certificate(fitted):
     assert certificate.epsilon <= 4.0
     record = certificate.to_dict()
     assert record["intervals"]["training_epsilon"] < record["guarantee"]["epsilon"]
-    assert any("section 22" in said for said in record["covered"])
+    assert any("section 23" in said for said in record["covered"])
     assert certificate.verify(model).holds
     record["intervals"]["mu"] /= 2
     stored = {name: value for name, value in record.items() if name != "digest"}

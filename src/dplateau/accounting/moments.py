@@ -1,4 +1,4 @@
-"""What confidence intervals are computed from, bought after the training (theory, section 22).
+"""What confidence intervals are computed from, bought after the training (theory, section 23).
 
 At the released weights three sums over the records are released with Gaussian noise: the gradient,
 the curvature and the gradients' outer products. The price is that of one more Gaussian release
@@ -23,7 +23,7 @@ SHARES = (0.6, 0.3, 0.1)  # of mu**2: gradient, curvature, outer products
 class Moments:
     """How much privacy the three sums may cost, and under which relation.
 
-    See docs/theory.md#section-22.
+    See docs/theory.md#section-23.
 
     Parameters
     ----------

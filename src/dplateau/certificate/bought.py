@@ -126,7 +126,7 @@ class Bought:
             said += (
                 "What confidence intervals are computed from: gradient, curvature and outer "
                 "products at the released weights, with noise, whose price is part of epsilon "
-                "(theory, section 22).",
+                "(theory, section 23).",
             )
         return said
 

@@ -1,4 +1,4 @@
-"""Confidence intervals that count sampling and privacy noise (theory, section 22).
+"""Confidence intervals that count sampling and privacy noise (theory, section 23).
 
 A share of the budget buys noisy sums at the released weights; one Newton step from there, made
 twice against its own ridge, undoes early stopping, clipped gradients and penalties. Everything
@@ -116,7 +116,7 @@ INTERCEPT = "(intercept)"
 class Inference:
     """The law of the estimate, from the released weights and sums.
 
-    See docs/theory.md#section-22.
+    See docs/theory.md#section-23.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Inference:
 
     @classmethod
     def of(cls, weights: Array, sums: Sandwich, noise: tuple[float, float, float]) -> Inference:
-        """By section 22; ``noise`` holds the deviations on gradient, curvature and spread."""
+        """By section 23; ``noise`` holds the deviations on gradient, curvature and spread."""
         size, (of_gradient, of_curvature, _) = weights.size, noise
         identity = np.eye(size)
         curvature, spread = _semidefinite(sums.curvature), _semidefinite(sums.spread)

@@ -1,4 +1,4 @@
-"""Gradient, curvature and outer products at the released weights, with noise (theory, section 22).
+"""Gradient, curvature and outer products at the released weights, with noise (theory, section 23).
 
 The ingredients of a sandwich covariance. Sums over all records, as the training bounds them but
 without its clipping of gradients; computed in blocks, released on a grid with exact noise.
