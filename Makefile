@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint types audit-deps docs docs-only bench bench-quick clean
+.PHONY: demo test test-all lint types audit-deps docs docs-only bench bench-quick bench-records clean
 .DEFAULT_GOAL := test
 
 $(READY): requirements.lock pyproject.toml
@@ -50,6 +50,10 @@ bench: $(READY)
 
 bench-quick: $(READY)
 	$(BIN)/python -m benchmarks --size quick --out out/bench-quick
+
+bench-records: $(READY)
+	$(BIN)/python examples/records/mnist_scattering.py
+	$(BIN)/python examples/records/mnist_scattering.py --search
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache site out

@@ -26,7 +26,7 @@ from dplateau.estimators import (
     PrivacyWarning,
 )
 
-BUDGET = {"epsilon": 1000.0, "delta": 1e-5, "data_norm": 4.0}
+BUDGET = {"epsilon": 1000.0, "delta": 1e-5, "data_norm": 4.0, "steps": 2000}
 BOUNDS = {"target_bounds": (-5, 5)}
 
 
@@ -373,7 +373,7 @@ def test_probabilities_undo_the_clipping():
     X = rng.uniform(-1, 1, (30_000, 2)) / math.sqrt(2)
     truth = 1 / (1 + np.exp(-(6 * X[:, 0] - 3 * X[:, 1] - 0.5)))
     y = (rng.random(len(X)) < truth).astype(int)
-    model = logistic(epsilon=50.0, random_state=0).fit(X, y)
+    model = logistic(epsilon=50.0, steps=2000, random_state=0).fit(X, y)
     assert model.plan_.loss.clip is not None
     found = model.predict_proba(X)
     np.testing.assert_allclose(found.sum(axis=1), 1.0)

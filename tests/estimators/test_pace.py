@@ -6,7 +6,8 @@ import pytest
 
 import dplateau as dp
 from dplateau.estimators import base
-from dplateau.estimators.pace import Pace, measured
+from dplateau.estimators.effort import Pace
+from dplateau.estimators.pace import measured
 
 FACTS = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0}
 
@@ -22,7 +23,7 @@ def paced(monkeypatch, step, product):
 def test_less_time_means_fewer_steps_at_the_same_epsilon(monkeypatch):
     paced(monkeypatch, 1e-3, 1e-12)
     short, long = (logistic(time_budget=s).plan(1000, 5) for s in (0.1, "2s"))
-    assert short.iterations == 45
+    assert 80 <= short.iterations <= 90
     assert long.iterations > 100
     for plan in (short, long):
         assert dp.account(plan).epsilon(1e-6) == pytest.approx(1.0, rel=0.01)
@@ -48,7 +49,7 @@ def test_regression_is_trained_until_little_is_left():
     """The cap of 2,000 steps left R2 at .62 where .65 could be had."""
     mean = dp.PrivateLinearRegression(target_bounds=(0, 1), **{**FACTS, "epsilon": 100.0})
     assert mean.plan(20_000, 8).iterations > 2000
-    assert logistic(epsilon=100.0).plan(20_000, 8).iterations == 2000
+    assert logistic(epsilon=100.0).plan(20_000, 8).iterations > 2000
     steps = [mean.set_params(epsilon=e).plan(2000, 8).iterations for e in (0.1, 1.0, 100.0)]
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]

@@ -35,7 +35,7 @@ from dplateau.estimators.evaluation import Question, evaluate
 from dplateau.estimators.inputs import in_parameters, refuse_unreadable, refuse_unreleasable
 from dplateau.estimators.intervals import IntervalsMixin, bought_moments
 from dplateau.estimators.on_cluster import fit_on_cluster
-from dplateau.estimators.pace import measured
+from dplateau.estimators.pace import ROOM, measured
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
 from dplateau.estimators.scaling import KINDS as KINDS_OF_SCALING
 from dplateau.estimators.scaling import as_bounds, bought_mu, mapped, row_norm
@@ -237,7 +237,7 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
             return {}
         given = seconds(self.time_budget)
         pace = measured(self._loss(), n_samples, n_features, self._norm())
-        return {"most_steps": pace.steps(given), "work": pace.work(given)}
+        return {"seconds": ROOM * given, "pace": pace}
 
     def explain(self, n_samples: int, n_features: int) -> str:
         """What `fit` would do on data of this shape, and what it would cost, in words."""

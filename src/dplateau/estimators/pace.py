@@ -6,10 +6,11 @@ import dataclasses
 import functools
 import math
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from dplateau.estimators.effort import Pace
 from dplateau.plan.batches import FullBatch
 from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
@@ -18,22 +19,7 @@ from dplateau.training.run import release
 
 _FEW, _MANY = 64, 1 << 22  # rows of the short batch; entries of the long one, at most
 _SHORTEST = 0.005  # seconds that a measurement lasts, at least
-_SHARE = 0.45  # of a time budget, each for the steps themselves and for reading rows
-
-
-class Pace(NamedTuple):
-    """Seconds of a step without rows, and of one row's product with one column of weights."""
-
-    step: float
-    product: float
-
-    def steps(self, seconds: float) -> int:
-        """How many steps fit into a time budget, rows left aside."""
-        return max(int(_SHARE * seconds / self.step), 1)
-
-    def work(self, seconds: float) -> float:
-        """How many rows times weights all steps together may read."""
-        return max(_SHARE * seconds / self.product, 1.0)
+ROOM = 0.9  # of a time budget that is planned for
 
 
 def measured(loss: Loss, n_samples: int, n_features: int, data_norm: float) -> Pace:
@@ -81,4 +67,4 @@ def _seconds(loss: Loss, rows: int, features: int, data_norm: float) -> float:
     return max(taken - before, 0.0) / (steps - 1)
 
 
-__all__ = ["Pace", "measured"]
+__all__ = ["ROOM", "Pace", "measured"]

@@ -10,10 +10,13 @@ the number of weights and ``tau`` for step size times steps. Starting at 0,
 * noise adds at most ``min(kappa (tau R)**2 / 2, d tau / 4) * (Delta / (n mu))**2``: in flat
   directions it adds up as a random walk, in curved ones it settles, whatever the step size.
 
-``tau`` minimises the sum. The step is ``STEP`` over the curvature, logistic gradients are clipped
-at half of ``R``, and all records take part in every step until that is too much work, from where
-on Poisson batches carry the same noise at less cost. A softmax may be clipped only if composition
-is all that is claimed; it nearly always pays (a third of the noise), so both kinds are forecast.
+``tau`` minimises the sum. In classification the curvature falls as scores grow, and with it what noise
+costs: with a large budget ``tau`` is such that noise would cost `forecast.VIEW` of what there is to
+learn at the curvature of the start. The step is ``STEP`` over the curvature, logistic gradients are
+clipped at half of ``R``. Steps follow the forecast as long as they gain what their time is worth
+(`effort.price`), within the announced time; batches are as small as that makes them and as the
+accountant leaves the noise as it is. A softmax may be clipped only if composition is all that is
+claimed; it nearly always pays (a third of the noise), so both kinds are forecast.
 """
 
 from __future__ import annotations
@@ -29,6 +32,17 @@ from dplateau._validate import non_negative, positive, probability, whole
 from dplateau.accounting.calibration import calibrate
 from dplateau.accounting.privacy_loss.conversions import gdp_of
 from dplateau.errors import PlanError
+from dplateau.estimators.effort import (
+    ANNOUNCED,
+    COMPOSED,
+    ORDINARY,
+    Pace,
+    accounting_seconds,
+    excess_noise,
+    price,
+    sizes,
+)
+from dplateau.estimators.forecast import best_travel, excess, predicted_excess, unlearned
 from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, Poisson, relation_name
 from dplateau.plan.checks import largest_step
 from dplateau.plan.domains import Domain, Everywhere
@@ -38,12 +52,8 @@ from dplateau.plan.schedules import Schedule, schedule
 
 INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
 STEP = 1.5  # step size times smoothness; 2 is the contraction limit
-LEAST_STEPS, MOST_STEPS = 20, 2000
-SOFTMAX_STEPS = 4 * MOST_STEPS  # leave as little unlearned as MOST_STEPS of a logistic loss do
-TARGET_STEPS = 5 * MOST_STEPS  # regression is judged by its loss itself, to the last percent
-PATIENCE = 10  # times as many steps where somebody grants the time
-LEAST_BATCH = 256
-WORK = 3e10  # records read in all steps, times weights: well below a minute on two cores
+LEAST_STEPS = 20
+_SPREAD = 0.25  # of records' gradients around their mean, relative to the largest, squared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +66,10 @@ class _Task:
     data_norm: float
     relation: str
     mu: float | None  # of the budget; None where the noise multiplier is given instead
-    work: float
-    most: int | None  # steps that a time budget has room for, where there is one
+    pace: Pace
+    seconds: float
+    granted: bool  # whether time was given, and costs nothing
+    from_disk: bool
 
     @property
     def hit(self) -> float:
@@ -91,8 +103,9 @@ def suggest_plan(
     iterations: float | None = None,
     step_size: Any = None,
     hidden_state: bool | None = None,
-    work: float = WORK,
-    most_steps: int | None = None,
+    seconds: float | None = None,
+    pace: Pace = ORDINARY,
+    from_disk: bool = False,
 ) -> Plan:
     """The plan with the least predicted excess loss for a budget, from public facts alone.
 
@@ -113,10 +126,12 @@ def suggest_plan(
         probably are. It sets how far to go, never what is divided by.
     iterations : int or math.inf, optional
         ``inf``: an L2 penalty is chosen that makes the guarantee hold for any number of steps.
-    work : float
-        Compute budget: records read in all steps, times weights.
-    most_steps : int, optional
-        How many steps there is time for. By default as many as leave little to learn.
+    seconds : float, optional
+        How long the steps may take. By default as long as they are worth it, a minute at most.
+    pace : Pace
+        How fast steps are; by default an ordinary machine's.
+    from_disk : bool
+        Records are read from disk: batches, where there are any, are allocated in one pass.
 
     Returns
     -------
@@ -146,8 +161,10 @@ def suggest_plan(
         mu=None
         if epsilon is None
         else gdp_of(positive("epsilon", epsilon), probability("delta", delta)),
-        work=positive("work", work),
-        most=None if most_steps is None else whole("most_steps", most_steps),
+        pace=pace,
+        seconds=ANNOUNCED if seconds is None else positive("seconds", seconds),
+        granted=seconds is not None,
+        from_disk=from_disk,
     )
     given = {
         "domain": Everywhere() if domain is None else domain,
@@ -165,6 +182,8 @@ def suggest_plan(
 
     if epsilon is None or delta is None:
         return min(drafts, key=forecast)
+    if batches is None and domain is None and not regularization and iterations != math.inf:
+        return _calibrated(min(drafts, key=forecast), epsilon, delta)
     if any(plan.diameter < math.inf or plan.regularization > 0 for plan in drafts):
         # A plateau may make hidden iterates cheaper than composition: price every kind exactly.
         return min((calibrate(plan, epsilon, delta) for plan in drafts), key=forecast)
@@ -190,50 +209,6 @@ def _positive_schedule(step_size: Any) -> Schedule:
             f"step_size must be positive; found {step_size!r}. Leave it out to have it chosen."
         )
     return steps
-
-
-def predicted_excess(plan: Plan, n_features: int, *, filled: float = 1.0) -> float:
-    """The rule's forecast of the expected loss above the best, from public facts alone.
-
-    ``filled`` is the likely number of records divided by ``plan.records``.
-    """
-    loss, eta = _loss_of(plan), plan.step_size.largest(1)
-    norm = loss.augmented_norm(plan.data_norm)  # type: ignore[arg-type]
-    weights = (n_features + (loss.intercept > 0)) * loss.outputs
-    decay = eta * plan.regularization
-    steps = min(plan.iterations, 1 / decay) if decay else plan.iterations
-    spread = steps * (eta * plan.sigma) ** 2
-    noise = min(loss.curvature * norm**2 * spread / 2, weights * eta * plan.sigma**2 / 4 / filled)
-    return _unlearned(loss, filled * eta * steps * norm**2) + noise
-
-
-def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, privacy: float) -> float:
-    """``tau``: step size times steps, by the rule in this module's head.
-
-    ``privacy`` is ``n mu``; ``norm`` the bound on augmented feature rows.
-    """
-    noise = (sensitivity / (privacy * norm)) ** 2  # per unit of t = tau R**2
-    gain, start = 2 / loss.reach**2, 1 / loss.start
-
-    def excess(t: float) -> float:
-        return _unlearned(loss, t) + min(loss.curvature * t**2 / 2, weights * t / 4) * noise
-
-    # Where a little more travel gains, gain / (start + gain t)**2, what its noise costs.
-    settled = (math.sqrt(4 * gain / (weights * noise)) - start) / gain
-    walking = (1 / (gain * loss.curvature * noise)) ** (1 / 3)
-    if start:
-        walking = brentq(
-            lambda t: loss.curvature * noise * t * (start + gain * t) ** 2 - gain, 0.0, walking
-        )
-    return min((t for t in (walking, settled) if t > 0), key=excess) / norm**2
-
-
-def _unlearned(loss: Loss, t: float) -> float:
-    """What gradient descent has not learned after ``t = tau R**2``, at most.
-
-    As ``d/dt excess <= -2 (excess / reach)**2`` along the way, from what there was at the start.
-    """
-    return 1 / (1 / loss.start + 2 * t / loss.reach**2)
 
 
 def _kinds(
@@ -282,16 +257,14 @@ def _draft(
         # The plateau of a penalty alpha has the noise of tau = 2/alpha and the bias of
         # tau = 1/alpha; their sum is least here.
         alpha = math.sqrt(2) / tau if endless else 0.0
-    eta, steps = _step_and_steps(task, loss, hidden, alpha, tau, given)
-    batches = given["batches"] or _batches(task, loss, steps)
-    noise = noise_multiplier
-    if noise is None:
-        assert task.mu is not None
-        walk = min(steps, _most_steps(task, loss))
-        if endless and alpha:
-            walk = 2 / (eta.largest(1) * alpha)
-        q = batches.inclusion_probability(task.records)
-        noise = q * task.hit * math.sqrt(walk) / task.mu
+    options = (
+        [given["batches"]] if given["batches"] else sizes(task.records, from_disk=task.from_disk)
+    )
+    choices = [
+        _choice(task, loss, hidden, alpha, tau, {**given, "batches": b}, noise_multiplier)
+        for b in options
+    ]
+    _, batches, eta, steps, noise = min(choices, key=lambda choice: choice[0])
     return Plan(
         records=task.records,
         batches=batches,
@@ -309,6 +282,41 @@ def _draft(
     )
 
 
+def _choice(
+    task: _Task,
+    loss: Loss,
+    hidden: bool,
+    alpha: float,
+    tau: float,
+    given: dict[str, Any],
+    noise_multiplier: float | None,
+) -> tuple[float, Batches, Schedule, float, float]:
+    """Steps and noise for these batches, and their forecast with the price of time."""
+    batches, norm = given["batches"], loss.augmented_norm(task.data_norm)
+    eta, steps = _step_and_steps(task, loss, hidden, alpha, tau, given)
+    decay = eta.largest(1) * alpha
+    walk = steps
+    if steps == math.inf:  # the noise of a penalty's plateau, or of the travel
+        walk = 2 / decay if decay else max(tau / eta.largest(1), LEAST_STEPS)
+    second = task.pace.of_step(batches, task.records, task.weights(loss))
+    taken, rate = walk * second, batches.inclusion_probability(task.records)
+    noise = noise_multiplier
+    if noise is None:
+        assert task.mu is not None
+        kind: dict[str, Any] = {"relation": task.relation, "hidden": hidden}
+        noise = rate * task.hit * math.sqrt(walk) / task.mu
+        taken += accounting_seconds(batches, noise, **kind)
+        noise *= min(excess_noise(batches, noise, **kind), 1e6)
+    lipschitz = loss.constants(task.data_norm).lipschitz
+    size = batches.batch_size(task.records)
+    sampled = _SPREAD * (1 - rate) / size / task.weights(loss)
+    variance = lipschitz**2 * ((noise / size) ** 2 + sampled)
+    forecast = excess(loss, norm, task.weights(loss), eta.largest(1), walk, variance, task.filled)
+    late = max(taken / task.seconds - 1, 0.0)  # what is given may leave no way to be in time
+    cost = late + price(taken) / (1e3 if task.granted else 1.0)
+    return forecast + loss.stake * cost, batches, eta, steps, noise
+
+
 def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
     """``tau`` for the budget, or past which less is left to learn than the given noise hides."""
     lipschitz = loss.constants(task.data_norm).lipschitz
@@ -318,7 +326,7 @@ def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
         return best_travel(loss, task.hit * lipschitz, weights, norm, privacy) / task.filled
     eta = STEP / (loss.curvature * norm**2)
     sigma = non_negative("noise_multiplier", noise_multiplier) * lipschitz / task.likely
-    longest = _most_steps(task, loss) * eta
+    longest = _worth(task, loss, FullBatch(), eta) * eta
     settled = weights * eta * sigma**2 / 4
     left = (loss.reach / norm) ** 2 / 2
     return (left / settled if settled > left / longest else longest) / task.filled
@@ -328,57 +336,60 @@ def _step_and_steps(
     task: _Task, loss: Loss, hidden: bool, alpha: float, tau: float, given: dict[str, Any]
 ) -> tuple[Schedule, float]:
     """Step size and number of steps whose product is ``tau``, as far as neither is given."""
-    norm = loss.augmented_norm(task.data_norm)
+    norm, batches = loss.augmented_norm(task.data_norm), given["batches"]
     curvature = loss.curvature * norm**2 if hidden else _curvature_at_start(loss, norm)
     longest = STEP / (curvature + non_negative("regularization", alpha))
-    if hidden and given["batches"] is not None:
-        roomy = largest_step(given["batches"], task.records, curvature, alpha)
-        longest = min(longest, roomy)
-    steps, eta, most = given["iterations"], given["step_size"], _most_steps(task, loss)
+    if hidden:
+        longest = min(longest, largest_step(batches, task.records, curvature, alpha))
+    steps, eta = given["iterations"], given["step_size"]
     if eta is not None:
-        eta = schedule(eta)
-        if steps is None:
-            steps = min(max(math.ceil(tau / eta.largest(math.inf)), LEAST_STEPS), most)
-        return eta, steps
+        longest = eta.largest(math.inf)
     if steps is None:
-        steps = min(max(math.ceil(tau / longest), LEAST_STEPS), most)
-        if given["batches"] is not None:  # an epoch that was begun is ended
-            epoch = given["batches"].hits(task.records).epoch or 1
-            steps = math.ceil(steps / epoch) * epoch
+        worth = min(math.ceil(tau / longest), _worth(task, loss, batches, longest))
+        steps = max(worth, LEAST_STEPS)
+        epoch = batches.hits(task.records).epoch or 1  # one that was begun is ended
+        steps = math.ceil(steps / epoch) * epoch
+    if eta is not None:
+        return eta, steps
     return schedule(min(longest, tau / steps) if steps < math.inf else longest), steps
 
 
-def _batches(task: _Task, loss: Loss, steps: float) -> Batches:
-    """All records, or as many as the work allows: sampling leaves the noise as it is."""
-    rows = task.work / (task.weights(loss) * min(steps, _most_steps(task, loss)))
-    if rows >= task.likely:
-        return FullBatch()
-    size = max(round(rows / task.filled), LEAST_BATCH)
-    return Poisson(size) if size < task.records else FullBatch()
+def _worth(task: _Task, loss: Loss, batches: Batches, eta: float) -> int:
+    """How many steps of this size there is time for, each gaining what its time is worth."""
+    second = task.pace.of_step(batches, task.records, task.weights(loss))
+    room = max(math.floor(task.seconds / second), 1)
+    if task.granted:
+        return room
+    travel = task.filled * eta * loss.augmented_norm(task.data_norm) ** 2
+
+    def gain(steps: float) -> float:  # of an e-th more of them, beyond its price
+        more = unlearned(loss, travel * steps) - unlearned(loss, travel * steps * math.e)
+        return more - loss.stake * (price(second * steps * math.e) - price(second * steps))
+
+    if gain(1.0) <= 0:
+        return 1
+    return room if gain(room) >= 0 else math.floor(brentq(gain, 1.0, room, rtol=1e-3))
 
 
-def _most_steps(task: _Task, loss: Loss) -> int:
-    """Where more steps are not worth their time; with a time budget, what it has room for.
+def _calibrated(plan: Plan, epsilon: float, delta: float) -> Plan:
+    """The least noise, by composition where sampled batches of its own choice lose nothing by it.
 
-    After `MOST_STEPS` steps of ``STEP`` over the curvature at the start some 0.01 nats are left to
-    learn of a logistic loss, and after `SOFTMAX_STEPS` of a softmax of any number of classes. Of
-    a regression's loss a percent may be left then, which is worth five times as many.
+    Hidden hits are dear to work out; where they gain next to nothing they are left alone.
     """
-    enough = SOFTMAX_STEPS if loss.outputs > 1 else TARGET_STEPS
-    if loss.outputs == 1 and hasattr(loss, "classes"):
-        enough = MOST_STEPS
-    return enough if task.most is None else min(task.most, PATIENCE * enough)
+    if not isinstance(plan.batches, Poisson) or not plan.hidden_state:
+        return calibrate(plan, epsilon, delta)
+    plain = plan.inclusion_probability * math.sqrt(plan.iterations) / gdp_of(epsilon, delta)
+    plain *= 2.0 if plan.neighboring_relation == REPLACE_ONE else 1.0
+    composed = calibrate(plan.replace(hidden_state=False), epsilon, delta).noise_multiplier
+    plan = plan.replace(noise_multiplier=composed)
+    if composed.largest(1) <= (1 + 2 * COMPOSED) * plain:
+        return plan
+    return calibrate(plan, epsilon, delta)
 
 
 def _curvature_at_start(loss: Loss, norm: float) -> float:
     """Largest curvature at the weights 0: where steps need not contract, this sets their size."""
     return loss.curvature * norm**2 if loss.outputs == 1 else norm**2 / loss.outputs
-
-
-def _loss_of(plan: Plan) -> Loss:
-    if plan.loss is None or plan.data_norm is None:
-        raise PlanError("the forecast needs the plan's loss and data_norm.")
-    return plan.loss
 
 
 __all__ = ["best_travel", "predicted_excess", "suggest_plan"]

@@ -88,6 +88,13 @@ class Loss(Part, family="loss"):
         """
         return math.inf
 
+    @property
+    def stake(self) -> float:
+        """What there is to learn, roughly: the loss of a model that knows nothing."""
+        if self.labels:
+            return math.log(max(len(self.labels), 2))
+        return min(self.start, 1.0)
+
     # -- constants of the privacy proof -----------------------------------------------------------
 
     def augmented_norm(self, data_norm: float) -> float:
@@ -317,7 +324,7 @@ class Huber(Loss):
 
     @property
     def start(self) -> float:
-        return self.threshold**2  # targets are between one and two thresholds away
+        return self.threshold**2 / 2  # targets are one or two thresholds away, half of it to learn
 
     @property
     def slope_bound(self) -> float:
@@ -363,6 +370,10 @@ class SmoothedPinball(Loss):
     @property
     def reach(self) -> float:
         return 12.0 * self.width
+
+    @property
+    def stake(self) -> float:
+        return self.width
 
     @property
     def slope_bound(self) -> float:

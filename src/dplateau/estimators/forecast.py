@@ -1,0 +1,82 @@
+"""The planner's forecast: what training leaves unlearned and what noise adds (docs/planner.md)."""
+
+from __future__ import annotations
+
+import math
+
+from scipy.optimize import brentq
+
+from dplateau.errors import PlanError
+from dplateau.plan.losses import Loss
+from dplateau.plan.plan import Plan
+
+VIEW = 0.1  # of what there is to learn: forecast noise that a long view puts up with
+
+
+def predicted_excess(plan: Plan, n_features: int, *, filled: float = 1.0) -> float:
+    """The rule's forecast of the expected loss above the best, from public facts alone.
+
+    ``filled`` is the likely number of records divided by ``plan.records``.
+    """
+    if plan.loss is None or plan.data_norm is None:
+        raise PlanError("the forecast needs the plan's loss and data_norm.")
+    loss, eta = plan.loss, plan.step_size.largest(1)
+    norm = loss.augmented_norm(plan.data_norm)
+    weights = (n_features + (loss.intercept > 0)) * loss.outputs
+    decay = eta * plan.regularization
+    steps = min(plan.iterations, 1 / decay) if decay else plan.iterations
+    return excess(loss, norm, weights, eta, steps, plan.sigma**2, filled)
+
+
+def excess(
+    loss: Loss, norm: float, weights: int, eta: float, steps: float, variance: float, filled: float
+) -> float:
+    """Unlearned and noise after so many steps with gradients of this variance per weight."""
+    t = filled * eta * steps * norm**2
+    spread = steps * eta**2 * variance
+    noise = min(loss.curvature * norm**2 * spread / 2, weights * eta * variance / 4 / filled)
+    per_travel = variance / (steps * (norm * filled) ** 2) if steps < math.inf else 0.0
+    return unlearned(loss, t) + noise / _flattened(loss, weights, per_travel)
+
+
+def _flattened(loss: Loss, weights: int, noise: float) -> float:
+    """How many times less than at the start curvature is once a long view has been learned.
+
+    It is what makes the best travel the one whose noise costs `VIEW` of the stake at the start.
+    """
+    if not loss.labels or noise == 0:
+        return 1.0
+    return max(1.0, (4 * VIEW * loss.stake / loss.reach) ** 2 / (2 * weights * noise))
+
+
+def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, privacy: float) -> float:
+    """``tau``: step size times steps, by the planner's rule.
+
+    ``privacy`` is ``n mu``; ``norm`` the bound on augmented feature rows.
+    """
+    noise = (sensitivity / (privacy * norm)) ** 2  # per unit of t = tau R**2
+    noise /= _flattened(loss, weights, noise)
+    gain, start = 2 / loss.reach**2, 1 / loss.start
+
+    def total(t: float) -> float:
+        return unlearned(loss, t) + min(loss.curvature * t**2 / 2, weights * t / 4) * noise
+
+    # Where a little more travel gains, gain / (start + gain t)**2, what its noise costs.
+    settled = (math.sqrt(4 * gain / (weights * noise)) - start) / gain
+    walking = (1 / (gain * loss.curvature * noise)) ** (1 / 3)
+    if start:
+        walking = brentq(
+            lambda t: loss.curvature * noise * t * (start + gain * t) ** 2 - gain, 0.0, walking
+        )
+    return min((t for t in (walking, settled) if t > 0), key=total) / norm**2
+
+
+def unlearned(loss: Loss, t: float) -> float:
+    """What gradient descent has not learned after ``t = tau R**2``, at most.
+
+    As ``d/dt excess <= -2 (excess / reach)**2`` along the way, from what there was at the start.
+    """
+    return 1 / (1 / loss.start + 2 * t / loss.reach**2)
+
+
+__all__ = ["best_travel", "excess", "predicted_excess", "unlearned"]
