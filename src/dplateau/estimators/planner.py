@@ -10,8 +10,8 @@ the number of weights and ``tau`` for step size times steps. Starting at 0,
 * noise adds at most ``min(kappa (tau R)**2 / 2, d tau / 4) * (Delta / (n mu))**2``: in flat
   directions it adds up as a random walk, in curved ones it settles, whatever the step size.
 
-``tau`` minimises the sum. In classification the curvature falls as scores grow, and with it what noise
-costs: with a large budget ``tau`` is such that noise would cost `forecast.VIEW` of what there is to
+``tau`` minimises the sum. In classification the curvature falls as scores grow, and with it what
+noise costs: with a large budget ``tau`` is such that noise would cost `forecast.VIEW` of what there is to
 learn at the curvature of the start. The step is ``STEP`` over the curvature, logistic gradients are
 clipped at half of ``R``. Steps follow the forecast as long as they gain what their time is worth
 (`effort.price`), within the announced time; batches are as small as that makes them and as the
