@@ -11,12 +11,12 @@ the number of weights and ``tau`` for step size times steps. Starting at 0,
   directions it adds up as a random walk, in curved ones it settles, whatever the step size.
 
 ``tau`` minimises the sum. In classification the curvature falls as scores grow, and with it what
-noise costs: with a large budget ``tau`` is such that noise would cost `forecast.VIEW` of what there is to
-learn at the curvature of the start. The step is ``STEP`` over the curvature, logistic gradients are
-clipped at half of ``R``. Steps follow the forecast as long as they gain what their time is worth
-(`effort.price`), within the announced time; batches are as small as that makes them and as the
-accountant leaves the noise as it is. A softmax may be clipped only if composition is all that is
-claimed; it nearly always pays (a third of the noise), so both kinds are forecast.
+noise costs: with a large budget ``tau`` is such that noise would cost `forecast.VIEW` of what there
+is to learn at the curvature of the start. The step is ``STEP`` over the curvature, logistic
+gradients are clipped at half of ``R``. Steps follow the forecast as long as they gain what their
+time is worth (`effort.price`), within the announced time; batches are as small as that makes them
+and as the accountant leaves the noise as it is. A softmax may be clipped only if composition is all
+that is claimed; it nearly always pays (a third of the noise), so both kinds are forecast.
 """
 
 from __future__ import annotations
