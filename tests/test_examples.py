@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,14 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def test_the_example_runs_and_states_its_guarantee(name, capsys):
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert "differential privacy with epsilon" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_example_of_a_cluster_runs():
+    pytest.importorskip("distributed")  # its workers are processes: they import it as a program
+    command = [sys.executable, str(EXAMPLES / "cluster.py")]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert "differential privacy with epsilon" in found.stdout
 
 
 @pytest.mark.slow

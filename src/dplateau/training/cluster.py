@@ -345,7 +345,7 @@ class ClusterTeam:
                 why = f" (the last failed with {self._failed})" if self._failed else ""
                 raise ClusterError(
                     f"workers lost {self._losses} answers of one step{why}: the run was ended. "
-                    f"{NOTHING} Give workers more memory, or raise retries."
+                    f"{NOTHING} Give workers more memory, or raise Dask's setting dplateau.retries."
                 )
             if not self._dead([k]):
                 return

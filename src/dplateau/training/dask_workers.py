@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dplateau.errors import ClusterError, PlanError, PrivacyWarning
-from dplateau.training.cluster import ClusterTeam, Pending
+from dplateau.training.cluster import RETRIES, ClusterTeam, Pending
 from dplateau.training.partitions import NOTHING, as_partitions
 from dplateau.training.shares import Prepare
 
@@ -108,14 +108,17 @@ class DaskWorkers:
 def on_workers(
     X: Any, y: Any, sample_weight: Any = None, *, prepare: Prepare | None = None
 ) -> Iterator[ClusterTeam]:
-    """The rows of Dask collections on the workers of the current client, while they are needed."""
+    """The rows of Dask collections on the workers of the current client, while they are needed.
+
+    Dask's setting ``dplateau.retries`` says how many lost answers a step may have.
+    """
     partitions = as_partitions(X, y, sample_weight)
     client = current_client()
     warn_of_open_network(client.scheduler.address)
     workers = DaskWorkers(client)
     try:
-        team = ClusterTeam(partitions, workers, prepare=prepare)
-        yield team
+        retries = int(import_module("dask").config.get("dplateau.retries", RETRIES))
+        yield ClusterTeam(partitions, workers, prepare=prepare, retries=retries)
     finally:
         workers.close()
 
