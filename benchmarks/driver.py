@@ -20,6 +20,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "utility": ("benchmarks.utility_peers",),
     "other": ("benchmarks.other",),
     "growing": ("benchmarks.growing",),
+    "cluster": ("benchmarks.cluster",),
     "audit": ("benchmarks.audit",),
 }
 

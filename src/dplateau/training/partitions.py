@@ -101,7 +101,7 @@ def as_partitions(X: Any, y: Any, sample_weight: Any = None) -> Partitions:
         tuple(_Block(blocks) for blocks in zip(*columns, strict=True)),
         len(names) or int(X.shape[1]),
         names,
-        by_content=bool(getattr(X, "known_divisions", False)),
+        by_content=any(getattr(each, "known_divisions", False) for each in held),
     )
 
 

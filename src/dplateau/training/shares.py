@@ -141,14 +141,14 @@ def facts(part: Any, secret: bytes) -> Facts:
     columns = getattr(part.X, "columns", getattr(part.X, "column_names", ()))
     X = _as_numbers(part.X)
     y = np.asarray(part.y)
-    if y.ndim != 1 or len(y) != X.shape[0]:
+    weights = [] if part.weights is None else [np.asarray(part.weights)]
+    if any(each.ndim != 1 or len(each) != X.shape[0] for each in (y, *weights)):
         raise DataError(
             "X and y are cut differently: a partition holds more rows of one of them. Cut them "
             "alike, such as y.rechunk(X.chunks[0])."
         )
     digest = hashlib.blake2b(key=secret, digest_size=16)
     arrays = [X.data, X.indices, X.indptr] if scipy.sparse.issparse(X) else [X]
-    weights = [] if part.weights is None else [np.asarray(part.weights)]
     for array in [*arrays, y, *weights]:
         _add(digest, array)
     numbers = "fiub"  # targets: numbers of any kind go together, text does not go with them
