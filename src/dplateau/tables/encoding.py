@@ -192,7 +192,8 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         if absent:
             raise DataError(_lacks(absent))
         width = len(self.get_feature_names_out())
-        dense = PublicTableEncoder(self.schema, rows=self.rows, sparse_output=False)
+        facts = load_schema(self.schema)  # a worker need not have the file
+        dense = PublicTableEncoder(facts, rows=self.rows, sparse_output=False)
         used = frame[[column.name for column in self.columns]]
         return used.map_partitions(dense.transform, meta=np.empty((0, width)))
 
