@@ -22,6 +22,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "growing": ("benchmarks.growing",),
     "cluster": ("benchmarks.cluster",),
     "audit": ("benchmarks.audit",),
+    "large": ("benchmarks.large",),
 }
 
 

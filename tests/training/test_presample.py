@@ -139,3 +139,33 @@ def test_a_layout_serves_one_run_of_its_own_plan():
         dp.presample(plan.replace(iterations=float("inf")), (X, y))
     with pytest.raises(dp.DataError, match="scratch space"):
         dp.presample(plan.replace(iterations=10**14), (X, y))
+
+
+def test_a_kept_layout_is_private_and_taken_up_once_more_by_a_run_that_was_killed(tmp_path, small):
+    X, y = problem()
+    plan, home = plan_for(dp.Poisson(40)), tmp_path / "kept"
+    first = dp.presample(plan, (X, y), where=home)
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert {p.stat().st_mode & 0o077 for p in home.iterdir() if p.suffix == ".batches"} == {0}
+    cuts = first._engine._engine._draws.cuts
+    del first  # as if the process had died
+    with pytest.raises(dp.DataError, match="another plan"):
+        dp.presample(plan.replace(iterations=3), (X, y), where=home)
+    again = dp.presample(plan, (X, y), where=home)
+    assert np.array_equal(again._engine._engine._draws.cuts, cuts)  # no second pass
+
+    def fails(outcome):
+        assert not home.exists()  # gone before anything can be seen
+        raise RuntimeError
+
+    from dplateau.training.run import release
+
+    with pytest.raises(RuntimeError):
+        release(plan, plan.loss, again, issue=fails)
+    home.mkdir(mode=0o700)
+    (home / "0.batches").write_bytes(b"unfinished")
+    with dp.presample(plan, (X, y), where=home) as third:
+        assert not np.array_equal(third._engine._engine._draws.cuts, cuts)
+    assert not home.exists()
+    with pytest.raises(dp.PlanError, match="random_state"):
+        dp.presample(plan, (X, y), where=home, random_state=1)

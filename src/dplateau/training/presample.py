@@ -25,6 +25,7 @@ from dplateau.plan.plan import Plan
 from dplateau.training import data, noise
 from dplateau.training.data import RESIDENT_BYTES, Records
 from dplateau.training.engine import choose
+from dplateau.training.kept import KeptLayout
 from dplateau.training.laying import Laying, layout_bytes
 from dplateau.training.loop import Draws, Engine
 from dplateau.training.progress import waiting
@@ -65,12 +66,22 @@ class LaidOutEngine:
         Where the layouts lie, in files without a name.
     window : int
         Steps whose batches are laid out together: each window is a pass over the table.
+    kept : KeptLayout, optional
+        Where the one layout of all steps is kept under a name.
     """
 
     most_steps = 1 << 30
 
-    def __init__(self, plan: Plan, records: Records, directory: Path, window: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        records: Records,
+        directory: Path,
+        window: int,
+        kept: KeptLayout | None = None,
+    ) -> None:
         self.plan, self.records, self._directory, self._window = plan, records, directory, window
+        self._kept = kept
         self._draws = Draws(plan, len(records))
         self._first = self._stop = 0
         self._engine: Engine | None = None
@@ -86,9 +97,31 @@ class LaidOutEngine:
             rows = next(batches)
             laying.extend(np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows)
             cuts[k + 1] = laying.size
-        stores = [ScratchArray(self._directory, c.dtype, _width(c)) for c in columns]
+        if self._kept is None:
+            widths = [c.shape[1] if c.ndim == 2 else None for c in columns]
+            facts = zip(columns, widths, strict=True)
+            stores = [ScratchArray(self._directory, c.dtype, width) for c, width in facts]
+        else:
+            stores = self._kept.stores(columns)
         laying.done(stores)
-        self._begin(step, cuts, [store.mapped() for store in stores])
+        laid = [store.mapped() for store in stores]
+        if self._kept is not None:
+            self._kept.complete([*laid, cuts])
+        self._begin(step, cuts, laid)
+
+    def take_up(self) -> bool:
+        """Go on with the layout that an earlier process kept, if there is one."""
+        found = None if self._kept is None else self._kept.found()
+        if found is not None:
+            *columns, cuts = found
+            self._begin(0, np.asarray(cuts), columns)
+        return found is not None
+
+    def let_go(self) -> None:
+        """Give the layout up: nothing of it is there when something is released."""
+        self._engine = None
+        if self._kept is not None:
+            self._kept.remove()
 
     def _begin(self, step: int, cuts: NDArray[np.int64], columns: list[NDArray[Any]]) -> None:
         laid = with_columns(self.records, columns)
@@ -132,10 +165,6 @@ def with_columns(records: Records, columns: list[NDArray[Any]]) -> Records:
         name: rest.pop(0) for name in ("scale", "norms", "weights") if getattr(records, name).size
     }
     return dataclasses.replace(records, rows=rows, targets=targets, **found)
-
-
-def _width(column: NDArray[Any]) -> int | None:
-    return column.shape[1] if column.ndim == 2 else None
 
 
 # -- the choice --------------------------------------------------------------------------------
@@ -208,7 +237,7 @@ class Presampled:
     def close(self) -> None:
         """Let the files go."""
         self._taken = True
-        self._engine._engine = None
+        self._engine.let_go()
 
     def __enter__(self) -> Presampled:
         return self
@@ -239,8 +268,11 @@ def presample(
     source : (X, y) or (X, y, sample_weight)
         As `dplateau.release` takes them; a memory map is read once, in order.
     where : path, optional
-        The directory of the files, which have no name, are readable by this process alone and gone
-        with it. By default beside a memory map, else in the temporary directory.
+        A directory that is there: its files have no name, are readable by this process alone and
+        gone with it. By default beside a memory map, else the temporary directory. Or one that is
+        not there yet: the batches are kept in it, private and marked so, until the run releases
+        something, so that a run that was killed can be taken up again (with ``checkpoint``, from
+        where it stood) without another pass. It cannot be combined with ``random_state``.
     random_state : int or numpy generator, optional
         That of the run: the same batches are drawn that the run itself would draw.
     progress : bool
@@ -280,14 +312,32 @@ def presample(
             "presample lays out dense rows that are records of their own; found a sparse matrix, "
             "or persons. Run the plan on them directly."
         )
-    directory = scratch_directory(where, records.scratch)
-    needed = layout_bytes(columns_of(records), plan.iterations * plan.batch_size)
-    check_room(directory, needed, "the layout of all batches")
-    engine = LaidOutEngine(plan, records, directory, int(plan.iterations))
-    ((_, stream),) = noise.open_streams(random_state, 1)
-    with waiting(progress, "laying out the batches, in one pass over the table"):
-        engine.lay(0, stream)
+    kept = _kept(plan, where)
+    if kept is not None and random_state is not None:
+        raise PlanError(
+            "random_state and batches that are kept exclude each other: a run that is taken up "
+            "again draws fresh noise. Leave one of them out."
+        )
+    directory = scratch_directory(where if kept is None else kept.directory.parent, records.scratch)
+    engine = LaidOutEngine(plan, records, directory, int(plan.iterations), kept)
+    if not engine.take_up():
+        needed = layout_bytes(columns_of(records), plan.iterations * plan.batch_size)
+        check_room(directory, needed, "the layout of all batches")
+        ((_, stream),) = noise.open_streams(random_state, 1)
+        with waiting(progress, "laying out the batches, in one pass over the table"):
+            engine.lay(0, stream)
     return Presampled(plan, plan.loss, engine)
+
+
+def _kept(plan: Plan, where: str | Path | None) -> KeptLayout | None:
+    """The layout that is kept under a name: where no such directory is, or one that we made."""
+    if where is None:
+        return None
+    path = Path(where)
+    ours = path.is_dir() and all(p.suffix in (".batches", ".json") for p in path.iterdir())
+    if path.is_dir() and not (ours and any(path.iterdir())):
+        return None
+    return KeptLayout(path, f"{plan.fingerprint()} {plan.loss!r}")
 
 
 __all__ = ["LaidOutEngine", "Presampled", "presample", "reading"]

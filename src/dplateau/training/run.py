@@ -202,6 +202,7 @@ def release(
             seeded=seeded,
             grid=noise.release_grid(executed, session.step),
         )
+        session.let_go()
         if issue is not None:
             issue(outcome)
         if keeper is not None:

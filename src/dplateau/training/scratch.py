@@ -74,12 +74,16 @@ class ScratchArray:
         Of the numbers.
     width : int, optional
         Numbers in a row; left out, the array is flat.
+    path : Path, optional
+        A name for the file, for this user alone; left out, it has none.
     """
 
-    def __init__(self, directory: Path, dtype: Any, width: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, dtype: Any, width: int | None = None, path: Path | None = None
+    ) -> None:
         self._directory, self._dtype, self._width = directory, np.dtype(dtype), width
         try:
-            self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 (lives as long as we)
+            self._file = _opened(directory, path)
         except OSError as trouble:
             raise _unwritten(directory, trouble) from None
 
@@ -143,6 +147,13 @@ class ScratchArray:
                 f"address space. Raise the limit (ulimit -v); mapped files take no memory. "
                 f"{_NOTHING}"
             ) from None
+
+
+def _opened(directory: Path, path: Path | None) -> Any:
+    if path is None:
+        return tempfile.TemporaryFile(dir=directory)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o600), "w+b")
 
 
 def _unwritten(directory: Path, trouble: OSError) -> DataError:

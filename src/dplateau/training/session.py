@@ -95,6 +95,11 @@ class Session:
         if isinstance(self.engine, LaidOutEngine):
             self.engine.prepare(self.step, streams)
 
+    def let_go(self) -> None:
+        """Give laid-out batches up, before anything is released."""
+        if isinstance(self.engine, LaidOutEngine):
+            self.engine.let_go()
+
     def advance(self, steps: int, streams: noise.Streams) -> None:
         """Run the next ``steps`` iterations of the plan."""
         etas, sigmas = self.schedule(self.step, self.step + steps)
