@@ -6,6 +6,7 @@ and stopped by their ids.
 
 import json
 import logging
+import time
 
 import numpy as np
 import pytest
@@ -148,6 +149,11 @@ def test_nothing_private_reaches_the_scheduler_or_a_log(client, table, caplog):
     assert {key.split("-")[0] for key, _ in seen} == {"dplateau"}
     assert max(size for _, size in seen) < 1000  # an empty object's, whatever it holds later
     assert all(not has for has in client.has_what().values())
+    workers = client.cluster.workers.values()
+    until = time.monotonic() + 10
+    while any(worker.state.actors for worker in workers) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(worker.state.actors for worker in workers)  # rows are forgotten at the end
     assert "150" not in "".join(record.getMessage() for record in caplog.records)
 
 

@@ -187,6 +187,23 @@ def test_another_worker_takes_over_what_a_killed_one_held(monkeypatch, flat, rep
     assert [c[1] for c in workers.calls].count("load") == 4
 
 
+def test_a_killed_worker_is_one_loss_and_the_others_are_not_asked_again():
+    def strike(member, method):
+        if len(workers.calls) >= 17 and "here://2" in workers.living:
+            workers.kill("here://2")
+        if method == "sum" and "here://2" not in workers.living and workers.waits < 0:
+            workers.waits = 2  # the first share is slow while the last one dies
+        return "slow" if member.address == "here://0" else None
+
+    plan, workers = plan_for(noise_multiplier=0.0), HereWorkers(3, strike)
+    workers.waits = -1
+    np.testing.assert_allclose(
+        trained(plan, workers, retries=1), expected(plan), rtol=0, atol=1e-14
+    )
+    asks = [(c[0], c[2][0]) for c in workers.calls if c[1] == "sum"]
+    assert len([ask for ask in asks if ask[0] == "here://0"]) == 25
+
+
 def test_a_partition_that_comes_back_different_ends_the_run():
     source = {"X": problem()[0]}
 

@@ -165,11 +165,6 @@ class ClusterTeam:
     def rest(self) -> None:
         """Workers keep their rows."""
 
-    def close(self) -> None:
-        """Let the workers forget their rows."""
-        self._held, self._groups = [], []
-        self._workers.close()
-
     # -- before the first step ------------------------------------------------------------------
 
     def settle(self, plan: Plan, loss: Loss) -> None:
@@ -307,7 +302,7 @@ class ClusterTeam:
                 found[k] = self._awaited(waiting[k], tuple(waiting))
                 del waiting[k]
             except _Lost:
-                for lost in [k, *self._dead(waiting.keys() - {k})]:
+                for lost in self._dead(waiting) or [k]:
                     self._revive(lost)
                     waiting[lost] = ask(lost)
         return found
