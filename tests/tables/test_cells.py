@@ -188,6 +188,22 @@ def test_lists_in_cells_are_refused_by_type_and_raise_nothing(tmp_path):
 # -- files ----------------------------------------------------------------------------------------
 
 
+def test_a_cell_that_is_no_text_raises_nothing(tmp_path):
+    """An error would tell that it is there; CSV is decoded as a whole, before any cell is one."""
+    text = b"caf\xffok"
+    ends = pa.py_buffer(np.array([0, 4, 6], dtype=np.int32).tobytes())
+    cells = pa.Array.from_buffers(pa.string(), 2, [None, ends, pa.py_buffer(text)])
+    file = tmp_path / "bytes.parquet"
+    parquet.write_table(pa.table({"c": cells, "n": cells}), file)
+    encoder = PublicTableEncoder({"columns": {
+        "c": {"type": "category", "categories": ["ok"]},
+        "n": {"type": "number", "bounds": [0, 1]},
+    }}, rows="bound")  # fmt: skip
+    rows = encoder.transform(read_table(file, ["c", "n"])) > 0
+    assert rows[:, :2].tolist() == [[False, True], [True, False]], "other, then the category"
+    assert rows[:, 4].all(), "no number: missing"
+
+
 def test_other_separators_compressed_files_and_directories(tmp_path):
     frame = pd.DataFrame({"age": [31, 45], "job": ["clerk", "nurse"]})
     frame.to_csv(tmp_path / "a.tsv", sep="\t", index=False)

@@ -118,9 +118,9 @@ class Bought:
             )
         if self.scaling is not None:
             said += (
-                f"The bounds of {self.columns} columns, drawn in to where their values lie by "
-                "counts and moments with noise, whose price is part of epsilon (theory, section "
-                "17).",
+                f"The bounds of {self.columns} column{'s' if self.columns > 1 else ''}, drawn in "
+                "to where the values lie by counts and moments with noise, whose price is part of "
+                "epsilon (theory, section 17).",
             )
         if self.moments is not None:
             said += (

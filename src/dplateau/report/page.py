@@ -70,6 +70,23 @@ _LABELS = {
 }
 
 
+_PLAN_LABELS = {
+    "iterations": "steps planned",
+    "noise_multiplier": "noise on a sum of gradients, over the largest gradient",
+    "lipschitz": "largest norm of a record's gradient",
+    "smoothness": "largest curvature of a record's loss",
+    "strong_convexity": "least curvature of a record's loss",
+    "regularization": "weight of the quadratic penalty",
+    "l1": "weight of the absolute penalty",
+    "domain": "where the weights are kept",
+    "neighboring_relation": "what one record's change means",
+    "hidden_state": "only the last model is released",
+    "dimension": "number of weights",
+    "data_norm": "norm that feature rows are clipped to",
+    "unit": "whose privacy is meant",
+}
+
+
 class Report(NamedTuple):
     """A page that was written, and what was found before writing it."""
 
@@ -412,7 +429,7 @@ def _plan_rows(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "count of records", _shown({"kind": record["count"]["mechanism"], **record["count"]})
     for name, value in plan.items():
         if value is not None:
-            yield name.replace("_", " "), _shown(value)
+            yield _PLAN_LABELS.get(name, name.replace("_", " ")), _shown(value)
 
 
 def _shown(value: Any) -> str:

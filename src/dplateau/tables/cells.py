@@ -214,7 +214,7 @@ def distinct(cells: Any) -> tuple[list[Any], NDArray[np.intp]]:
     arrow = _as_arrow(cells)
     if arrow is not None:
         encoded = arrow.dictionary_encode()
-        values = encoded.dictionary.to_pylist()
+        values = listed(encoded.dictionary)
         which = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
         return [*values, None], which.astype(np.intp)
     places: dict[Any, int] = {}
@@ -229,10 +229,20 @@ def distinct(cells: Any) -> tuple[list[Any], NDArray[np.intp]]:
 
 def listed(cells: Any) -> list[Any]:
     """The cells as Python objects, from arrow, pandas, numpy or any sequence."""
-    for method in ("to_pylist", "tolist"):
-        if hasattr(cells, method):
-            return list(getattr(cells, method)())
-    return list(cells)
+    if hasattr(cells, "to_pylist"):
+        try:
+            return list(cells.to_pylist())
+        except UnicodeDecodeError:  # one cell that is no text must raise nothing
+            return [cell and cell.decode("utf-8", "replace") for cell in _bytes(cells)]
+    return list(cells.tolist() if hasattr(cells, "tolist") else cells)
+
+
+def _bytes(cells: Any) -> list[bytes | None]:
+    """Arrow text as the bytes that it was stored as."""
+    import pyarrow as pa
+
+    large = pa.types.is_large_string(cells.type)
+    return list(cells.cast(pa.large_binary() if large else pa.binary()).to_pylist())
 
 
 def _as_arrow(cells: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dplateau.errors import PlanError
+from dplateau.tables.cells import listed
 
 _IDENTIFIER = re.compile(
     r"(?:^|[_\W])(?:id|uuid|guid|ssn|nhs|mrn|pid|uid|email)$"
@@ -37,7 +38,7 @@ def identifiers(names: Iterable[str]) -> list[str]:
 def owners(table: Any, person: str) -> list[Any]:
     """Whose each row is."""
     cells = table.column(person) if hasattr(table, "column") else table[person]
-    return list(cells.to_pylist() if hasattr(cells, "to_pylist") else cells)
+    return listed(cells)
 
 
 def without(schema: Mapping[str, Any], person: str | None) -> dict[str, Any]:
