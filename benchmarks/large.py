@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "full": {"files": 18, "rows": 1_000_000, "matrix": 100_000_000, "steps": 2000},
 }
 NUMBERS, FEATURES, BATCH = 18, 20, 1000
+KINDS = ("full", "cyclic", "poisson", "presampled")
 LIMIT = 2 << 30  # bytes of memory for the matrix
 
 _CHILD = """
@@ -82,6 +83,8 @@ plan = dp.Plan(records=n, batches=kinds[asked["kind"]], iterations=steps, step_s
 from dplateau.training import data
 from dplateau.training.native.engine import NativeEngine
 NativeEngine.build(plan, data.load(plan, plan.loss, X, y))  # compiles
+few = plan.replace(records=10, batches=dp.FullBatch(), iterations=1)
+dp.run(few, few.loss, np.ones((10, d)), y[:10])  # loads what every run needs once
 file = os.open(asked["path"], os.O_RDONLY)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 laid = np.zeros(2)
@@ -193,7 +196,84 @@ def tasks(size: str) -> Iterator[Task]:
         for part in sorted({max(files // 3, 1), files}):
             yield Task("large", f"{kind} {part} x {rows}", {"kind": kind, "rows": part * rows},
                        lambda k=kind, f=part: from_files(k, f, rows))  # fmt: skip
-    for kind in ("full", "cyclic", "poisson", "presampled"):
+    for kind in KINDS:
         facts = {"kind": kind, "records": grid["matrix"], "steps": grid["steps"], "limit": LIMIT}
         yield Task("large", f"matrix {kind}", facts,
                    lambda k=kind: from_matrix(k, grid["matrix"], grid["steps"]))  # fmt: skip
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def section(records: list[Json], table: Callable[[list[str], list[list[str]]], str]) -> str:
+    """The part of the page on one machine."""
+    found = {r["name"]: r["numbers"] for r in records if r["status"] == "ok"}
+    files = {k: v for k, v in found.items() if "trained" in v}
+    matrix = {k.removeprefix("matrix "): v for k, v in found.items() if k.startswith("matrix ")}
+    parts = ["## Large tables"]
+    if files:
+        parts += [
+            f"From files to a model: {NUMBERS} numbers, a category and the target, encoded into "
+            "scratch space as float32, then twenty full steps. Rows per second of processor time; "
+            "the bare read parses the same columns and throws them away.",
+            table(
+                ["table", "size", "read", "to float32", "to the model", "peak memory"],
+                [_of_files(name, numbers) for name, numbers in sorted(files.items())],
+            ),
+        ]
+    if matrix:
+        size = next(r["parameters"] for r in records if r["name"].startswith("matrix "))
+        parts += [
+            f"A memory map of {size['records']:,} x {FEATURES} float32 "
+            f"({size['records'] * FEATURES * 4 / 1e9:.1f} GB), the process limited to "
+            f"{size['limit'] / 2**30:g} GiB (RLIMIT_DATA; pages of the map can be taken back), the "
+            f"disk's cache emptied first. Random batches have {BATCH:,} rows.",
+            table(
+                ["batches", "steps", "pass before", "a step", "peak memory"],
+                [_of_matrix(kind, matrix[kind]) for kind in KINDS if kind in matrix],
+            ),
+            *_on_paper(matrix, size["records"]),
+        ]
+    return "\n\n".join(parts)
+
+
+def _of_files(name: str, numbers: Json) -> list[str]:
+    read, trained = numbers["read"], numbers["trained"]
+    rates = [
+        read["rows"] / read["cpu_seconds"],
+        trained["rows"] / trained["encode_cpu_seconds"],
+        trained["rows"] / trained["cpu_seconds"],
+    ]
+    return [
+        f"{name.split()[0]}, {trained['rows'] / 1e6:g} million rows",
+        f"{numbers['bytes'] / 1e9:.1f} GB",
+        *(f"{rate:,.0f}" for rate in rates),
+        f"{trained['peak_bytes'] / 1e9:.2f} GB",
+    ]
+
+
+def _of_matrix(kind: str, numbers: Json) -> list[str]:
+    before = numbers["lay_seconds"]
+    return [
+        {"poisson": "Poisson, step by step", "presampled": "Poisson, presampled"}.get(kind, kind),
+        f"{numbers['steps']:,}",
+        f"{before:.1f} s" if before else "–",
+        f"{1000 * numbers['seconds'] / numbers['steps']:.3g} ms",
+        f"{numbers['peak_bytes'] / 1e9:.2f} GB",
+    ]
+
+
+def _on_paper(matrix: dict[str, Json], records: int) -> list[str]:
+    """10^9 rows of 100 features, from the rates measured here."""
+    if not {"full", "presampled"} <= matrix.keys():
+        return []
+    full, laid = matrix["full"], matrix["presampled"]
+    times = 10**9 * 100 / (records * FEATURES)
+    step = full["seconds"] / full["steps"] * times
+    one = laid["lay_seconds"] * times
+    each = 1000 * laid["seconds"] / laid["steps"]
+    return [
+        f"On paper, 10⁹ rows of 100 float32 (400 GB) on this machine, by these rates: a full step "
+        f"{step / 60:.0f} minutes; presampled, one pass of {one / 60:.0f} minutes and then "
+        f"{each * 100 / FEATURES:.0f} ms for {BATCH:,} rows a step. Two bytes are kept of each row."
+    ]

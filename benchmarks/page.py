@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from benchmarks import charts, cluster, readings, tightness
+from benchmarks import charts, cluster, large, readings, tightness
 from benchmarks.charts import OTHER_TITLES, TITLES
 from benchmarks.peers.protocol import MEMORY
 from benchmarks.readings import accountant_name, accountant_names, number, spread, verdicts
@@ -439,5 +439,6 @@ SECTIONS = {
     "utility": _utility,
     "other": _other,
     "growing": _growing,
+    "large": lambda records: large.section(records, _table),
     "cluster": _cluster,
 }
