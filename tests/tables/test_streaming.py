@@ -9,6 +9,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import dplateau as dp
+from dplateau.tables.reading import read_table
 from dplateau.tables.streaming import TableStream, open_table
 from dplateau.tables.table_model import TableModel
 from dplateau.training import scratch
@@ -71,13 +72,17 @@ def stream(path, home, columns=NAMES, **options):
     return found
 
 
-@pytest.mark.parametrize("target", ["ill", "cost"])
-@pytest.mark.parametrize("scaling", ["public", "standard"])
+@pytest.mark.parametrize(
+    ("target", "scaling"),
+    [
+        ("ill", "standard"),
+        pytest.param("ill", "public", marks=pytest.mark.slow),
+        pytest.param("cost", "public", marks=pytest.mark.slow),
+    ],
+)
 def test_scratch_space_gives_the_model_of_the_same_floats_in_memory(
     many, tmp_path, monkeypatch, target, scaling
 ):
-    if target == "cost" and scaling == "standard":
-        pytest.skip("the same way twice")
     paths = many / "t.csv", many / "parts", str(many / "parts" / "*.parquet")
     found = [trained(stream(path, tmp_path), target, scaling=scaling) for path in paths]
     for other in found[1:]:
@@ -120,6 +125,13 @@ def test_a_table_that_does_not_fit_is_streamed_by_itself(many, monkeypatch):
     assert isinstance(open_table(many / "t.csv", NAMES, 20), TableStream)
     monkeypatch.setattr("dplateau.tables.streaming.memory_left", lambda: 1e9)
     assert isinstance(open_table(many / "t.csv", NAMES, 20), pa.Table)
+
+
+def test_too_little_memory_is_said_without_a_row_count(many, monkeypatch):
+    monkeypatch.setattr("dplateau.tables.reading.memory_left", lambda: 1e5)
+    with pytest.raises(dp.DataError, match=r"needs about .* GB of memory .* --scratch") as trouble:
+        read_table(many / "t.csv")
+    assert str(ROWS) not in str(trouble.value)
 
 
 def command(dplateau, home, table, *more):

@@ -1,5 +1,8 @@
 """Many records: what is kept of each is two bytes at most, and the steps are the same."""
 
+import math
+import os
+import signal
 import subprocess
 import sys
 
@@ -7,11 +10,14 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau.accounting.rounding import BLOCK, rounding_share
 from dplateau.plan.subsets import in_lots
 from dplateau.training import data
 from dplateau.training.noise import open_streams, training_streams
 from dplateau.training.plain import PlainEngine
+from dplateau.training.scratch import ScratchArray
 from dplateau.training.session import Session
+from dplateau.training.sums import compensated
 
 N = 600
 LOSSES = [
@@ -92,6 +98,53 @@ def test_lots_sorted_out_a_few_at_a_time_are_those_of_one_sort(lots, monkeypatch
     assert len(found) == lots
     for k, members in enumerate(found):
         assert np.array_equal(members, np.flatnonzero(whole == k))
+
+
+def test_sums_over_a_billion_records_stay_inside_the_sensitivity():
+    assert rounding_share(10**9) < 2.5e-4
+    rng = np.random.default_rng(2)
+    # Sums of blocks as they come in a batch of 10^9: mostly one way.
+    blocks = BLOCK * rng.uniform(-0.1, 1.0, (10**5, 20))
+    total = compensated(blocks, (20,))
+    for j in range(20):
+        exact = math.fsum(blocks[:, j])
+        assert abs(total[j] - exact) <= 2 * 2.0**-53 * abs(exact)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process to kill")
+def test_scratch_files_are_gone_when_their_process_is_killed(tmp_path):
+    child = os.fork()
+    if child == 0:
+        array = ScratchArray(tmp_path, np.float32, 1000)
+        array.append(np.ones((2000, 1000)))
+        array.mapped()
+        os.kill(os.getpid(), signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("y", ["ill", "labels"])
+def test_estimators_fit_a_directory_of_parquet_files(tmp_path, y):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    X = np.random.default_rng(3).normal(size=(400, 2)).astype(np.float32)
+    labels = (X[:, 0] > 0).astype(int)
+    (tmp_path / "many").mkdir()
+    for k in range(2):
+        part = slice(200 * k, 200 * (k + 1))
+        columns = {"a": X[part, 0], "b": X[part, 1]}
+        table = pa.table({**columns, "ill": labels[part]} if y == "ill" else columns)
+        parquet.write_table(table, tmp_path / "many" / f"{k}.parquet")
+    model = dp.PrivateLogisticRegression(
+        noise_multiplier=3.0, delta=1e-5, data_norm=1.0, classes=[0, 1], batches="full", steps=5,
+        hidden_state=False, random_state=0, radius=3.0,
+    )  # fmt: skip
+    expected = model.fit(X, labels).weights_.copy()
+    given = "ill" if y == "ill" else labels
+    for source in (tmp_path / "many", str(tmp_path / "many" / "*.parquet")):
+        assert np.array_equal(model.fit(source, given).weights_, expected)
+    with pytest.raises(dp.DataError, match="no Parquet file"):
+        model.fit(tmp_path / "none.parquet", "ill")
 
 
 KEPT = """

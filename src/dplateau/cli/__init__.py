@@ -136,7 +136,10 @@ class _Pressed:
 def _unforeseen(trouble: Exception) -> str:
     """The kind and the place only: the words of an error that nobody foresaw may quote a record."""
     if isinstance(trouble, MemoryError):
-        return "there is not enough memory for this. Nothing was written."
+        return (
+            "there is not enough memory for this. `dplateau train` takes large tables with "
+            "--scratch. Nothing was released or written."
+        )
     frames = traceback.extract_tb(trouble.__traceback__)
     ours = [frame for frame in frames if f"{os.sep}dplateau{os.sep}" in frame.filename]
     where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "an unknown place"

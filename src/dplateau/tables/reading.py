@@ -15,7 +15,9 @@ from typing import Any
 from dplateau.errors import DataError
 from dplateau.tables.cells import as_label, day_of, exact_number, is_missing
 from dplateau.tables.table_files import ParquetFile, TableFile, TextFile, files_of
+from dplateau.training.scratch import gigabytes, memory_left
 
+_CELL_BYTES = 40
 TYPES = ("number", "category", "boolean", "date")
 
 
@@ -51,6 +53,13 @@ def read_table(
     import pyarrow as pa
 
     files, wanted = checked_files(path, columns, separator=separator, header=header)
+    needed, left = whole_bytes(files, wanted), memory_left()
+    if needed > left:
+        raise DataError(
+            f"{Path(path).name} needs about {gigabytes(needed)} of memory to be held whole, and "
+            f"{gigabytes(left)} are left. Split it into smaller tables; `dplateau train` takes "
+            "larger ones with --scratch. Nothing is released."
+        )
     parts = [file.read(wanted) for file in files]
     if len(parts) == 1:
         return parts[0]
@@ -61,6 +70,11 @@ def read_table(
             f"the files of {str(path)!r} store a column with different types. "
             "Write them alike, or convert them to CSV."
         ) from None
+
+
+def whole_bytes(files: Sequence[TableFile], columns: Sequence[str]) -> float:
+    """About how much memory these columns take while they are read and encoded as a whole."""
+    return _CELL_BYTES * len(columns) * sum(file.about_rows() for file in files)
 
 
 def checked_files(
@@ -163,4 +177,11 @@ def _lacks(file: TableFile, missing: list[str], found: list[str], *, header: boo
     )
 
 
-__all__ = ["TYPES", "checked_files", "column_names", "column_types", "read_table"]
+__all__ = [
+    "TYPES",
+    "checked_files",
+    "column_names",
+    "column_types",
+    "read_table",
+    "whole_bytes",
+]

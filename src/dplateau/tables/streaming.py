@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dplateau.errors import DataError
 from dplateau.tables.columns import Column, Number
 from dplateau.tables.encoding import PublicTableEncoder
-from dplateau.tables.reading import checked_files, read_table
+from dplateau.tables.reading import checked_files, read_table, whole_bytes
 from dplateau.tables.table_files import TableFile
 from dplateau.training.data import Encoded
 from dplateau.training.progress import waiting
@@ -30,7 +30,6 @@ from dplateau.training.scratch import (
     scratch_directory,
 )
 
-_CELL_BYTES = 40  # of memory that a cell takes while a whole table is read and encoded
 _SHARE = 0.6  # of the memory left that a table held whole may take
 _MOST_ENTRIES = (1 << 31) - 1  # of a CSR matrix with short indices
 
@@ -175,8 +174,7 @@ def open_table(
     memory that is left. ``scratch`` names the directory of the stream's files, and asks for one.
     """
     files, wanted = checked_files(path, columns, separator=separator, header=header)
-    rows = sum(file.about_rows() for file in files)
-    needed = rows * (_CELL_BYTES * len(wanted) + 8 * features)
+    needed = whole_bytes(files, wanted) + 8 * features * sum(file.about_rows() for file in files)
     if scratch is None and needed <= _SHARE * memory_left():
         return read_table(path, columns, separator=separator, header=header)
     place = scratch_directory(scratch, files[0].path.parent)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import glob
 import mmap
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.errors import DataError
+from dplateau.training.scratch import ScratchArray, check_room, scratch_directory
 
 _NUMBERS = "fiub"
 
@@ -57,8 +57,11 @@ def _from_arrow(table: Any) -> NDArray[Any]:
     return out
 
 
-def _arrow_dtype(schema: Any, names: list[str]) -> Any:
+def _arrow_dtype(schema: Any, names: list[str], file: Path | None = None) -> Any:
     """float32 if every column is at most that, else float64."""
+    absent = [name for name in names if name not in schema.names]
+    if absent and file is not None:
+        raise DataError(f"{file.name} has no column {absent[0]!r}, which files before it have.")
     kinds = []
     for name in names:
         try:
@@ -73,43 +76,40 @@ def _arrow_dtype(schema: Any, names: list[str]) -> Any:
 
 
 def spool_parquet(path: Path, y: Any) -> tuple[NDArray[Any], Any]:
-    """The features and targets of a Parquet file that need not fit into memory.
+    """The features and targets of Parquet files that need not fit into memory.
 
-    ``y`` is the name of the target column, or the targets themselves. Features are unpacked, one
-    batch of rows at a time, into an unnamed file beside the table (or, where that directory is
-    read-only, in the temporary one) and memory-mapped: all batch kinds work and every epoch reads
-    at disk speed. The file has no name and vanishes with the process.
+    ``path`` is a file, a directory of them or a pattern; ``y`` is the name of the target column, or
+    the targets themselves. Features are unpacked, one batch of rows at a time, into an unnamed file
+    beside the table (or, where that directory is read-only, in the temporary one) and
+    memory-mapped: all batch kinds work and every epoch reads at disk speed.
     """
     from pyarrow import parquet
 
-    if not path.is_file():
-        raise DataError(f"no Parquet file at {path}.")
-    with parquet.ParquetFile(path) as table:
-        schema = table.schema_arrow
-        if isinstance(y, str) and y not in schema.names:
-            raise DataError(f"the table has no target column {y!r}; found {schema.names}.")
-        names = [name for name in schema.names if name != y]
-        kind = np.dtype(_arrow_dtype(schema, names))
-        shape = (table.metadata.num_rows, len(names))
-        if 0 in shape:
-            raise DataError(f"the table holds {shape[0]} rows of {shape[1]} features.")
-        targets = []
-        with _unnamed_file(path.parent) as file:
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if glob.has_magic(str(path)) and not path.exists():
+        files = sorted(Path(name) for name in glob.glob(str(path)))
+    missing = next((file for file in files if not file.is_file()), None)
+    if missing is not None or not files:
+        raise DataError(f"no Parquet file at {missing or path}.")
+    schemas = [parquet.read_schema(file) for file in files]
+    if isinstance(y, str) and y not in schemas[0].names:
+        raise DataError(f"the table has no target column {y!r}; found {schemas[0].names}.")
+    names = [name for name in schemas[0].names if not (isinstance(y, str) and name == y)]
+    kinds = [_arrow_dtype(schema, names, file) for schema, file in zip(schemas, files, strict=True)]
+    kind = np.result_type(*kinds)
+    rows = sum(parquet.read_metadata(file).num_rows for file in files)
+    if rows == 0 or not names:
+        raise DataError("the table has no rows, or no features. Check that it is the right one.")
+    directory = scratch_directory(None, files[0].parent)
+    check_room(directory, rows * len(names) * kind.itemsize, "the unpacked table")
+    X, targets = ScratchArray(directory, kind, len(names)), []
+    for file in files:
+        with parquet.ParquetFile(file) as table:
             for batch in table.iter_batches(batch_size=1 << 14):
-                block = _from_arrow(batch.select(names))
-                np.ascontiguousarray(block, dtype=kind).tofile(file)
+                X.append(_from_arrow(batch.select(names)))
                 if isinstance(y, str):
                     targets.append(batch.column(y).to_numpy(zero_copy_only=False))
-            file.flush()
-            X = np.memmap(file, dtype=kind, mode="r", shape=shape)
-    return X, np.concatenate(targets) if isinstance(y, str) else y
-
-
-@contextlib.contextmanager
-def _unnamed_file(directory: Path) -> Any:
-    where = directory if os.access(directory, os.W_OK) else None
-    with tempfile.TemporaryFile(dir=where) as file:
-        yield file
+    return X.mapped(), np.concatenate(targets) if isinstance(y, str) else y
 
 
 def _mapping(array: Any) -> mmap.mmap | None:
