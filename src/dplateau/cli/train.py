@@ -204,6 +204,8 @@ def train(
             f"--records goes with --relation {ADD_OR_REMOVE_ONE}, where the number of rows is "
             f"private; under {relation} the table's own number is public. Leave --records out."
         )
+    if cluster is not None and scratch is not None:
+        raise DataError("--scratch is for this machine; workers hold their part of the table.")
     if quantile is not None and model != "quantile":
         raise DataError("--quantile goes with --model quantile.")
     if refund and checkpoint is None:

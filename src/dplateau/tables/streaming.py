@@ -21,7 +21,7 @@ from dplateau.tables.encoding import PublicTableEncoder
 from dplateau.tables.reading import checked_files, read_table, whole_bytes
 from dplateau.tables.table_files import TableFile
 from dplateau.training.data import Encoded
-from dplateau.training.progress import waiting
+from dplateau.training.progress import Report, passing
 from dplateau.training.scratch import (
     ScratchArray,
     check_room,
@@ -80,8 +80,8 @@ class TableStream:
             self.scratch, width
         )  # fmt: skip
         targets: ScratchArray | None = None
-        with waiting(self.progress, f"encoding the table, {gigabytes(rows * stored)} on disk"):
-            for file, part in self._parts():
+        with passing(self.progress, f"encoding {gigabytes(rows * stored)}") as report:
+            for file, part in self._parts(None, report):
                 matrix.append(encoder.transform(part))
                 found = self._targets(file, column, encode, part)
                 targets = targets or ScratchArray(self.scratch, found.dtype)
@@ -96,16 +96,21 @@ class TableStream:
         check_room(self.scratch, rows * 8 * len(columns), "the table's numbers")
         stores = {column.name: ScratchArray(self.scratch, np.float64) for column in columns}
         names = [column.name for column in columns]
-        with waiting(self.progress, "reading the table's numbers, to scale them"):
-            for _, part in self._parts(names):
+        with passing(self.progress, "reading the numbers, to scale them") as report:
+            for _, part in self._parts(names, report):
                 for column in columns:
                     stores[column.name].append(column.targets(part.column(column.name)))
         return {name: store.mapped() for name, store in stores.items()}
 
-    def _parts(self, columns: Sequence[str] | None = None) -> Iterator[tuple[TableFile, Any]]:
+    def _parts(
+        self, columns: Sequence[str] | None, report: Report
+    ) -> Iterator[tuple[TableFile, Any]]:
         wanted = list(self.columns if columns is None else columns)
+        expected, done = max(sum(file.about_rows() for file in self.files), 1.0), 0
         for file in self.files:
             for part in file.batches(wanted):
+                report(done / expected)
+                done += len(part)
                 yield file, part
 
     def _targets(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau.training.progress import Report, unsaid
 from dplateau.training.scratch import ScratchArray
 from dplateau.training.sources import release_pages
 
@@ -23,6 +24,7 @@ Index = NDArray[np.int64]
 _RUN = 1 << 22  # rows of the order that are sorted at once
 _CHUNK_BYTES = 1 << 26  # of the table that are read at once
 _GATHERED = 1 << 18  # rows that are gathered at once
+_PASS = 0.7  # of the time that the pass over the table takes
 _REGION_BYTES = 1 << 27  # of the layout that are put in order at once
 
 
@@ -67,8 +69,8 @@ class Laying:
         self._runs.append(self._sorted)
         self._waiting, self._held = [], 0
 
-    def done(self, into: Sequence[ScratchArray]) -> None:
-        """Lay the columns out, each into one of these."""
+    def done(self, into: Sequence[ScratchArray], report: Report = unsaid) -> None:
+        """Lay the columns out, each into one of these; tell how much of that is done."""
         self._sort()
         width = max(sum(_row_bytes(column) for column in self._columns), 1)
         region = max(_REGION_BYTES // width, 1)
@@ -78,6 +80,7 @@ class Laying:
         slots.reserve(self._sorted)
         ends = np.arange(-(-self._sorted // region) or 1) * region  # where each region ends so far
         for lower, rows, places in self._wanted(width):
+            report(_PASS * lower / len(self._columns[0]))
             order = np.argsort(places // region, kind="stable")
             rows, places = rows[order], places[order]
             found, starts = np.unique(places // region, return_index=True)
@@ -88,6 +91,7 @@ class Laying:
                     store.put(int(ends[k]), column[lower:][rows[part]])
                 ends[k] += stop - start
         for first in range(0, self._sorted, region):
+            report(_PASS + (1 - _PASS) * first / self._sorted)
             count = min(region, self._sorted - first)
             place = slots.read(first, count) - first
             for store in into:

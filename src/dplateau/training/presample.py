@@ -28,13 +28,14 @@ from dplateau.training.engine import choose
 from dplateau.training.kept import KeptLayout
 from dplateau.training.laying import Laying, layout_bytes
 from dplateau.training.loop import Draws, Engine
-from dplateau.training.progress import waiting
+from dplateau.training.progress import Report, passing, unsaid
 from dplateau.training.scratch import ScratchArray, check_room, memory_left, scratch_directory
 from dplateau.training.sources import mapped_bytes
 from dplateau.training.team import Rows
 
 Array = NDArray[np.float64]
 
+LAYING = "laying out the batches"
 _ACCESS_SECONDS = 1e-4  # of one random access to a disk
 _BYTE_SECONDS = 2e-9  # of a byte that is read or written in order
 _ROOM = 0.8  # of the free space that layouts made by themselves may take
@@ -86,7 +87,7 @@ class LaidOutEngine:
         self._first = self._stop = 0
         self._engine: Engine | None = None
 
-    def lay(self, step: int, stream: np.random.Generator) -> None:
+    def lay(self, step: int, stream: np.random.Generator, report: Report = unsaid) -> None:
         """Draw the batches of this step and of those after it, and lay their rows out."""
         self._engine = None  # lets go of the layout before
         steps = int(min(self._window, self.plan.iterations - step))
@@ -103,7 +104,7 @@ class LaidOutEngine:
             stores = [ScratchArray(self._directory, c.dtype, width) for c, width in facts]
         else:
             stores = self._kept.stores(columns)
-        laying.done(stores)
+        laying.done(stores, report)
         laid = [store.mapped() for store in stores]
         if self._kept is not None:
             self._kept.complete([*laid, cuts])
@@ -128,10 +129,10 @@ class LaidOutEngine:
         self._first, self._stop = step, step + cuts.size - 1
         self._engine = choose(self.plan, laid, draws=LaidSteps(step, cuts))
 
-    def prepare(self, step: int, streams: noise.Streams) -> None:
+    def prepare(self, step: int, streams: noise.Streams, report: Report = unsaid) -> None:
         """Lay out what the next steps read, unless it is."""
         if self._engine is None or not self._first <= step < self._stop:
-            self.lay(step, streams[1])
+            self.lay(step, streams[1], report)
 
     def advance(
         self, step: int, etas: Array, sigmas: Array, streams: noise.Streams, weights: Array
@@ -276,7 +277,7 @@ def presample(
     random_state : int or numpy generator, optional
         That of the run: the same batches are drawn that the run itself would draw.
     progress : bool
-        Say what is going on.
+        Show how much of the table has been read.
 
     Returns
     -------
@@ -324,8 +325,8 @@ def presample(
         needed = layout_bytes(columns_of(records), plan.iterations * plan.batch_size)
         check_room(directory, needed, "the layout of all batches")
         ((_, stream),) = noise.open_streams(random_state, 1)
-        with waiting(progress, "laying out the batches, in one pass over the table"):
-            engine.lay(0, stream)
+        with passing(progress, LAYING) as report:
+            engine.lay(0, stream, report)
     return Presampled(plan, plan.loss, engine)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
+
+Report = Callable[[float], object]
 
 
 class Progress:
@@ -55,6 +57,30 @@ def waiting(wanted: bool, what: str) -> Iterator[None]:
 
     with Console().status(what):
         yield
+
+
+@contextlib.contextmanager
+def passing(wanted: bool, what: str) -> Iterator[Report]:
+    """A line that shows how much of a table is done: tell it the share."""
+    if not wanted:
+        yield unsaid
+        return
+    from rich import progress
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeRemainingColumn(),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.update(task, completed=min(share, 1.0))
+
+
+def unsaid(share: float) -> None:
+    """Tell nobody."""
 
 
 def _bar() -> Any:

@@ -30,7 +30,7 @@ from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.checkpoint import Checkpoint, ResumeFile, resume_file
 from dplateau.training.processors import processors
-from dplateau.training.progress import Progress, preparing, waiting
+from dplateau.training.progress import Progress, preparing
 from dplateau.training.session import Session
 from dplateau.training.stopping import (
     Clock,
@@ -183,8 +183,7 @@ def release(
     with closing(session), resume_file(checkpoint, executed, session.fingerprint) as keeper:
         _resume(session, keeper)
         (streams,) = noise.training_streams(random_state, 1)
-        with waiting(progress, "preparing (large tables are read in passes)"):
-            session.prepare(streams)
+        session.prepare(streams, progress)
         clock = Clock(time_budget, stop_at)
         with (
             clock.listening(),

@@ -17,7 +17,8 @@ from dplateau.training import data, engine, noise
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.loop import Engine, TeamEngine
 from dplateau.training.partitions import lies_elsewhere
-from dplateau.training.presample import LaidOutEngine, Presampled, reading
+from dplateau.training.presample import LAYING, LaidOutEngine, Presampled, reading
+from dplateau.training.progress import passing
 
 Array = NDArray[np.float64]
 
@@ -90,10 +91,11 @@ class Session:
             np.array(self._sigma.values(start, stop)),
         )
 
-    def prepare(self, streams: noise.Streams) -> None:
+    def prepare(self, streams: noise.Streams, progress: bool) -> None:
         """Lay out what the first steps read, where batches are laid out."""
         if isinstance(self.engine, LaidOutEngine):
-            self.engine.prepare(self.step, streams)
+            with passing(progress, LAYING) as report:
+                self.engine.prepare(self.step, streams, report)
 
     def let_go(self) -> None:
         """Give laid-out batches up, before anything is released."""
