@@ -12,6 +12,9 @@ FACTS = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "classes": [0, 1]}
 CYCLIC = {"batches": "cyclic", "batch_size": 100, "neighboring_relation": "add_or_remove_one"}
 ENDLESS = {"steps": math.inf, "alpha": 0.0}
 
+BOUNDS = [(0, 100), (0, 1), (0, 1), (0, 1), (0, 1)]
+NO_BUDGET = {"epsilon": None, "noise_multiplier": 5.0, "feature_bounds": BOUNDS}
+
 # What is refused; the words of the advice; and the advice as a user would follow it.
 ADVICE = [
     ({"learning_rate": 100.0}, "Use a smaller learning_rate", {"learning_rate": 1.0}),
@@ -43,6 +46,23 @@ ADVICE = [
     ({"steps": 2.5}, "math.inf, with a time_budget", {"steps": math.inf, "time_budget": 1}),
     ({"learning_rate": -1.0}, "Leave it out", {"learning_rate": None}),
     ({"steps": 10, "epochs": 2}, "not both", {"epochs": None}),
+    ({"batches": "fixed"}, "needs batch_size", {"batch_size": 10}),
+    ({"scaling": "standard"}, "give feature_bounds", {"feature_bounds": [(0, 1)] * 5}),
+    (
+        {**NO_BUDGET, "scaling": "standard"},
+        "give epsilon",
+        {"epsilon": 1, "noise_multiplier": None},
+    ),
+    ({**NO_BUDGET, "scaling": "standard"}, "scaling='public'", {"scaling": "public"}),
+    ({"feature_bounds": [(1, 0)] * 5}, "such as [(0, 100), (0, 1)]", {"feature_bounds": BOUNDS}),
+    ({"intervals": 2}, "True for 0.3", {"intervals": True}),
+    ({**NO_BUDGET, "intervals": True}, "leave intervals out", {"intervals": False}),
+    (
+        {**NO_BUDGET, "intervals": True},
+        "give epsilon in place of noise_multiplier",
+        {"epsilon": 1.0, "noise_multiplier": None},
+    ),
+    ({"classes": "01"}, "such as classes=[0, 1]", {"classes": [0, 1]}),
 ]
 
 
