@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,10 +38,13 @@ def tasks(size: str) -> Iterator[Task]:
             def measure(kind: str = kind, workers: int = workers) -> Json:
                 return steps(kind, workers, rows, rounds)
 
-            where = f"{workers} workers" if workers else "one machine"
-            yield Task("cluster", f"{kind} steps, {where}", parameters, measure)
+            yield Task("cluster", f"{kind} steps, {_where(workers)}", parameters, measure)
     if size != "tiny":
         yield Task("cluster", "a killed worker's step", {"rows": rows}, lambda: killed(rows))
+
+
+def _where(workers: int) -> str:
+    return f"{workers} worker{'s' * (workers > 1)}" if workers else "one machine"
 
 
 def plan_for(kind: str, rows: int) -> dp.Plan:
@@ -140,12 +143,58 @@ def killed(rows: int) -> Json:
         return {"usual_s": usual, "killed_s": time.perf_counter() - began}
 
 
-def on_paper(full_ms: float, rows: int) -> Json:
-    """Seconds of a full step of `PAPER`, from one of so many rows here, by all cores.
+def on_paper(cpu_ms: float, rows: int) -> Json:
+    """Seconds of a full step of `PAPER`, from the processor time of one of so many rows here.
 
     The rows of one worker on one core, and the calls of a tree of two levels.
     """
-    cores = len(os.sched_getaffinity(0))
-    row = 1e-3 * full_ms * cores / rows
     calls = 2 * CALL * PAPER["workers"] ** 0.5
-    return {"full_s": PAPER["rows"] / PAPER["workers"] * row + calls, "calls_s": calls}
+    step = PAPER["rows"] / PAPER["workers"] * 1e-3 * cpu_ms / rows
+    return {"full_s": step + calls, "calls_s": calls}
+
+
+_FIGURES = {"median": "median_ms", "best": "best_ms", "driver": "driver_cpu_ms"}
+
+
+def section(records: list[Json], table: Callable[[list[str], list[list[str]]], str]) -> str:
+    """What the page says of it."""
+    steps = {
+        (r["parameters"]["kind"], r["parameters"]["workers"]): r["numbers"]
+        for r in records
+        if "workers" in r["parameters"] and r["status"] == "ok"
+    }
+    counts = sorted({workers for _, workers in steps})
+    rows = [
+        [
+            f"{kind}, {figure}",
+            *(f"{steps[kind, n][key]:.3g}" if (kind, n) in steps else "" for n in counts),
+        ]
+        for kind in ("full", "poisson")
+        for figure, key in _FIGURES.items()
+    ]
+    parts = [
+        "### On a cluster",
+        f"Milliseconds of a step on {records[0]['parameters']['rows']:,} rows of "
+        f"{FEATURES} float32: sum, noise and move; the last row of each kind is processor "
+        f"time of the driver alone. Poisson batches have {BATCH:,} rows. All workers share "
+        "this machine's cores, so this shows what a cluster adds to a step.",
+        table(["", *(_where(n) for n in counts)], rows),
+    ]
+    for record in records:
+        found = record["numbers"]
+        if "killed_s" in found:
+            parts.append(
+                f"A killed worker's step took {found['killed_s']:.1f} s in place of "
+                f"{found['usual_s']:.3f} s: noticed, a fresh worker awaited, its partitions "
+                "loaded and compared, the same ask answered."
+            )
+    if ("full", 0) in steps:
+        forecast = on_paper(steps["full", 0]["driver_cpu_ms"], records[0]["parameters"]["rows"])
+        parts.append(
+            f"On paper, {PAPER['rows']:.0e} rows of {PAPER['features']} on "
+            f"{PAPER['workers']} workers of one core: a full step takes about "
+            f"{forecast['full_s']:.2f} s, {1e3 * forecast['calls_s']:.0f} ms of it for calls. "
+            "Batches laid out beforehand on one machine take milliseconds a step: a cluster pays "
+            "for full batches, and for tables that no one machine may hold."
+        )
+    return "\n\n".join(parts)

@@ -381,56 +381,6 @@ def _growing(records: list[Json]) -> str:
     return "\n\n".join(parts)
 
 
-_CLUSTER_FIGURES = {"median": "median_ms", "best": "best_ms", "driver": "driver_cpu_ms"}
-
-
-def _cluster(records: list[Json]) -> str:
-    steps = {
-        (r["parameters"]["kind"], r["parameters"]["workers"]): r["numbers"]
-        for r in records
-        if "workers" in r["parameters"] and r["status"] == "ok"
-    }
-    counts = sorted({workers for _, workers in steps})
-    rows = [
-        [
-            f"{kind}, {figure}",
-            *(f"{steps[kind, n][key]:.3g}" if (kind, n) in steps else "" for n in counts),
-        ]
-        for kind in ("full", "poisson")
-        for figure, key in (
-            ("median", "median_ms"),
-            ("best", "best_ms"),
-            ("driver", "driver_cpu_ms"),
-        )
-    ]
-    parts = [
-        "## Large tables: a cluster",
-        f"Milliseconds of a step on {records[0]['parameters']['rows']:,} rows of "
-        f"{cluster.FEATURES} float32: sum, noise and move; the last row of each kind is processor "
-        f"time of the driver alone. Poisson batches have {cluster.BATCH:,} rows. All workers share "
-        "this machine's cores, so this shows what a cluster adds to a step.",
-        _table(["", *("one machine" if n == 0 else f"{n} workers" for n in counts)], rows),
-    ]
-    for record in records:
-        found = record["numbers"]
-        if "killed_s" in found:
-            parts.append(
-                f"A killed worker's step took {found['killed_s']:.1f} s in place of "
-                f"{found['usual_s']:.3f} s: noticed, a fresh worker awaited, its partitions "
-                "loaded and compared, the same ask answered."
-            )
-    if ("full", 0) in steps:
-        forecast = cluster.on_paper(steps["full", 0]["best_ms"], records[0]["parameters"]["rows"])
-        parts.append(
-            f"On paper, {cluster.PAPER['rows']:.0e} rows of {cluster.PAPER['features']} on "
-            f"{cluster.PAPER['workers']} workers of one core: a full step takes about "
-            f"{forecast['full_s']:.2f} s, {1e3 * forecast['calls_s']:.0f} ms of it for calls. "
-            "Batches laid out beforehand on one machine take milliseconds a step: a cluster pays "
-            "for full batches, and for tables that no one machine may hold."
-        )
-    return "\n\n".join(parts)
-
-
 SECTIONS = {
     "tightness": _tightness,
     "accountants": _accountants,
@@ -440,5 +390,5 @@ SECTIONS = {
     "other": _other,
     "growing": _growing,
     "large": lambda records: large.section(records, _table),
-    "cluster": _cluster,
+    "cluster": lambda records: cluster.section(records, _table),
 }
