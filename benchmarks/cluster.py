@@ -51,7 +51,7 @@ def plan_for(kind: str, rows: int) -> dp.Plan:
     return dp.Plan(
         records=rows,
         batches=dp.FullBatch() if kind == "full" else dp.Poisson(BATCH),
-        iterations=100_000,
+        iterations=100_000 if rows > ROWS["tiny"] else 100,  # so few are not compiled for
         step_size=0.5,
         noise_multiplier=5.0,
         loss=dp.Logistic(intercept=0.5, classes=(0, 1)),
