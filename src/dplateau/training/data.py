@@ -100,16 +100,11 @@ class Records:
         return _bounded(self, length, (found != self.silent) & np.isfinite(found))
 
     @property
-    def plainly_summed(self) -> bool:
-        """Whether every row is a record of its own and counts in full."""
-        return not (self.weights.size or self.pointers.size)
-
-    @property
-    def stored_per_row(self) -> float:
-        """Features per row, or the mean number of stored entries of a CSR matrix."""
+    def stored_per_record(self) -> float:
+        """Features of a record, or the mean number of stored entries; of a person, of all rows."""
         if isinstance(self.rows, tuple):
             return float(len(self.rows[0]) / max(len(self), 1))
-        return float(self.features)
+        return float(self.features * self.scale.size / max(len(self), 1))
 
     @property
     def weight_shape(self) -> tuple[int, ...]:

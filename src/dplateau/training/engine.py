@@ -24,7 +24,7 @@ PLAIN_SECONDS = 4.0
 def plain_seconds(plan: Plan, records: Records, models: int = 1) -> float:
     """About how long the plain engine would take for the whole plan."""
     outputs = records.loss.outputs
-    products = 2 * min(plan.batch_size, len(records)) * records.stored_per_row * outputs
+    products = 2 * min(plan.batch_size, len(records)) * records.stored_per_record * outputs
     return float(models * plan.iterations * (_STEP_SECONDS + products * _PRODUCT_SECONDS))
 
 
@@ -37,11 +37,10 @@ def choose(
 ) -> Engine:
     """The engine for so many models of the plan; the plain one if the other cannot be built.
 
-    Weighted rows and rows of persons are summed by the plain one, and so is a run that ends, by the
-    clock, before compiling would have paid.
+    A run that ends, by the clock, before compiling would have paid is the plain one's too.
     """
     work = min(plain_seconds(plan, records, models), time_budget)
-    if records.plainly_summed and work > PLAIN_SECONDS:
+    if work > PLAIN_SECONDS:
         native = _native(plan, records, draws)
         if native is not None:
             return native

@@ -40,7 +40,8 @@ class NativeEngine:
         self.plan, self.records = plan, records
         self.team = NativeTeam(plan, records, in_order=draws is not None)
         self.problem = self.team.problem
-        self.motion = motion_of(plan, len(records))
+        # The loop in one piece draws rows; of persons the team sums what was drawn.
+        self.motion = None if records.pointers.size else motion_of(plan, len(records))
         self.outputs = records.loss.outputs
         self._draws: Batched = Draws(plan, len(records))
         if draws is not None:
@@ -80,7 +81,7 @@ class NativeEngine:
     def step_products(self) -> float:
         """Multiplications in one product of a batch with the weights."""
         rows = min(self.plan.batch_size, len(self.records))
-        return float(rows * self.records.stored_per_row * self.outputs)
+        return float(rows * self.records.stored_per_record * self.outputs)
 
     @property
     def _wide(self) -> bool:

@@ -54,6 +54,7 @@ class Problem(NamedTuple):
     norms: Any  # norm of each bounded, augmented row; empty unless gradients are clipped
     within: float  # the norm that rows are bounded to
     silent: float  # the target of a record that has none
+    weights: Any  # what each record's slope is multiplied by; empty where nothing is
     loss: int
     first: float  # the loss's parameters
     second: float
@@ -164,7 +165,7 @@ def _look_ahead(rows: Any, start: int, stop: int, count: int, bench: Any) -> Non
 
 @inlined
 def _turn_to_slopes(problem: Any, outputs: int, count: int, bench: Any) -> None:
-    """Scores to slopes for all models, clipped if asked."""
+    """Scores to slopes for all models, clipped and weighted if asked."""
     slopes, targets = bench.slopes, bench.targets
     for k in range(0, slopes.shape[0], outputs):
         if problem.loss == SOFTMAX:
@@ -173,6 +174,10 @@ def _turn_to_slopes(problem: Any, outputs: int, count: int, bench: Any) -> None:
             scalar_slopes(problem.loss, problem.first, problem.second, targets, count, slopes, k)
         if problem.clip < math.inf:
             clip_slopes(problem.clip, bench.norms, count, slopes, k, outputs)
+    if problem.weights.size:
+        for k in range(slopes.shape[0]):
+            for r in range(count):
+                slopes[k, r] *= problem.weights[bench.kept[r]]
 
 
 @strictly_compiled

@@ -12,6 +12,7 @@ from dplateau.training.data import RESIDENT_BYTES, Records
 from dplateau.training.native import kernels, sampling
 from dplateau.training.native.motion import loss_code
 from dplateau.training.native.vectors import TILE
+from dplateau.training.persons import rows_of
 from dplateau.training.processors import pool, processors
 from dplateau.training.sources import mapped_bytes, release_pages
 from dplateau.training.sums import compensated
@@ -49,7 +50,7 @@ class NativeTeam:
         self.scattered = kind != sampling.CONTIGUOUS and not in_order
         around = _FAULT_BYTES if self.scattered else 0
         held = mapped_bytes(records.rows) <= RESIDENT_BYTES
-        each = 0.0 if held else records.stored_per_row * 8 + around
+        each = 0.0 if held else records.stored_per_record * 8 + around
         self.step_bytes = float(self.batch_size * each)
 
     @classmethod
@@ -73,6 +74,8 @@ class NativeTeam:
 
     def sum(self, weights: Array, asks: Rows) -> Array:
         """The sum of a batch's gradients, cut into pieces that the processors share."""
+        if self.records.pointers.size:
+            asks = rows_of(self.records.pointers, asks)
         (model,) = packed(weights[None])
         index = np.empty(0, np.int64) if isinstance(asks, slice) else np.ascontiguousarray(asks)
         start, stop = (asks.start, asks.stop) if isinstance(asks, slice) else (0, asks.size)
@@ -136,6 +139,7 @@ def problem_of(records: Records) -> kernels.Problem:
         norms=records.norms,
         within=records.within,
         silent=float(records.silent),
+        weights=records.weights,
         loss=code[0],
         first=code[1],
         second=code[2],
