@@ -6,6 +6,7 @@ issuer can know (the model's hashes, versions of packages) he can invent: a sign
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
@@ -14,8 +15,12 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau.accounting.prepared import Spread
 from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.search import Search
+from dplateau.accounting.trials import NegativeBinomial
 from dplateau.certificate import claims
+from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.errors import CertificateError, PlanError
 from oracles.runs import Run
@@ -49,12 +54,21 @@ def issued(name):
         plan = plan_of(neighboring_relation="add_or_remove_one")
         counting = Counting(PrivateCount.within(3.0, DELTA), 3.0)
         return Certificate.of(Run(plan, WEIGHTS), DELTA, counting=counting)
+    if name == "scaled":
+        bought = Bought(scaling=Spread(0.2, "replace_one"), columns=3)
+        return Certificate.of(Run(plan_of(), WEIGHTS), DELTA, bought=bought)
+    if name == "searched":
+        candidates = plan_of(), plan_of(noise_multiplier=40.0)
+        search = Search(NegativeBinomial(1.0, 0.2), candidates, 1.0, 10.0, 0.2)
+        return Certificate.of(Run(plan_of(), WEIGHTS), DELTA, bought=Bought(search=search))
+    if name == "person":
+        return Certificate.of(Run(plan_of(unit="person"), WEIGHTS), DELTA)
     if name == "seeded":
         return Certificate.of(Run(plan_of(), WEIGHTS, seeded=True), DELTA)
     return Certificate.of(Run(plan_of(noise_multiplier=0.5), WEIGHTS), DELTA)
 
 
-KINDS = ("full", "added", "counted", "seeded", "weak")
+KINDS = ("full", "added", "counted", "seeded", "weak", "scaled", "person", "searched")
 TRUE = {}
 
 
@@ -194,6 +208,7 @@ HOSTILE = [
     0.5,
     1e-300,
     1e308,
+    50.0,
     2**63,
     "",
     "inf",
@@ -222,6 +237,38 @@ def mutated(record, draw):
 
 
 @pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        ("scaled", ("run", "iterations_run"), 1e308),
+        ("scaled", ("plan", "noise_multiplier"), 0),
+        ("scaled", ("plan", "lipschitz"), 1e308),
+        ("scaled", ("scaling", "mu"), 1e-12),
+        ("scaled", ("scaling", "columns"), 1),
+        ("scaled", ("scaling", "mechanism"), "none"),
+        ("searched", ("search", "score_noise"), 1e6),
+        ("searched", ("search", "trials", "gamma"), 0.9),
+        ("searched", ("search", "candidates"), []),
+        ("searched", ("search",), None),
+        ("person", ("plan", "unit"), "record"),
+    ],
+)
+def test_what_was_bought_and_for_whom_cannot_be_rewritten(kind, path, value):
+    """One value each, resealed; the fingerprint of a changed plan is repaired too."""
+    record = lied(true(kind).to_dict(), path, value)
+    if path[0] == "plan":
+        with contextlib.suppress(PlanError, ValueError):
+            record["plan_fingerprint"] = dp.Plan.from_dict(record["plan"]).fingerprint()
+    assert believed(resealed(record)) is None
+
+
+def test_what_was_bought_cannot_be_left_out():
+    for kind, name in (("scaled", "scaling"), ("searched", "search")):
+        record = true(kind).to_dict()
+        del record[name]
+        assert believed(resealed(record)) is None
+
+
+@pytest.mark.parametrize(
     ("seed", "count"),
     [(0, 40), *(pytest.param(s, 100, marks=pytest.mark.slow) for s in range(1, 10))],
 )
@@ -243,9 +290,10 @@ def test_random_mutations_are_refused_or_true(seed, count):
             Run(plan, WEIGHTS, record["run"]["iterations_run"], record["run"]["seeded"]),
             delta,
             counting=Counting.from_record(record),
+            bought=Bought.from_record(record),
         ).to_dict()
         for name in ("statement", "fit_for_release", "guarantee", "relations", "attack", "covered"):
             assert shown[name] == fresh[name], (name, record)
         assert shown["guarantee"]["relation"] == plan.neighboring_relation
-        own = dp.account(plan).epsilon(delta)
+        own = dp.account(plan).epsilon(delta)  # what else was bought costs something, never less
         assert claims.number(shown["guarantee"]["epsilon"]) >= own * (1 - 1e-9) or math.isinf(own)

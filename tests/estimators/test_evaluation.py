@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import dplateau as dp
+from dplateau._json import digest
+from dplateau.certificate.evaluation import Evaluation, read_evaluations
 from dplateau.estimators.evaluation import GRID, auc, classification, evaluate, regression
 
 RNG = np.random.default_rng(1)
@@ -140,3 +143,32 @@ def test_a_certificate_shows_itself_in_a_notebook():
     shown = model.fit(X, y).certificate_._repr_html_()
     assert "(fit for release)" in shown
     assert "replace_one" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", -2.9),  # would be taken off the model's own
+        ("epsilon", 0.0),
+        ("epsilon", "1"),
+        ("public", 1),
+        ("public", True),
+        ("seeded", None),
+        ("records", -1),
+        ("relation", "none"),
+        ("scores", {"accuracy": "<b>"}),
+        ("scores", {"accuracy": 1.0, "more": 1.0}),
+        ("scores", []),
+        ("calibration", [1]),
+    ],
+)
+def test_a_resealed_evaluation_that_holds_nonsense_is_refused(name, value, tmp_path):
+    told = Evaluation(
+        {"accuracy": 0.8}, {"accuracy": 0.01}, 1.0, "replace_one", 100, False, False, "abc"
+    )
+    forged = {**told.to_dict(), name: value}
+    forged = {k: v for k, v in forged.items() if k != "digest"}
+    text = {"evaluations": [{**forged, "digest": digest(forged)}]}
+    (tmp_path / "evaluation.json").write_text(json.dumps(text))
+    with pytest.raises(dp.DataError):
+        read_evaluations(tmp_path, forged["model"])

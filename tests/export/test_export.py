@@ -13,9 +13,16 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 import dplateau as dp
+from dplateau.accounting.prepared import Spread
+from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.search import Search
+from dplateau.accounting.trials import NegativeBinomial
+from dplateau.certificate.bought import Bought
+from dplateau.certificate.record import Certificate, Counting
 from dplateau.export.dp_events import event_file, event_from_dict, event_of, event_to_dict
 from dplateau.export.predictors import MARK, onnx_model, sklearn_model
 from dplateau.export.registry import BLANK, registry_entry
+from oracles.runs import Run
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(200, 3)).clip(-1, 1) / 2
@@ -43,10 +50,11 @@ def test_a_plain_estimator_predicts_the_same(fitted):
     plain = sklearn_model(fitted, digest)
     assert type(plain).__module__.startswith("sklearn.")
     assert getattr(plain, MARK) == digest
-    found = plain.predict(X)
+    far = np.vstack([X, 100 * X])  # some predictions of numbers meet their bounds there
+    found = plain.predict(far)
     if hasattr(fitted, "target_bounds"):
-        found = np.clip(found, *fitted.target_bounds)
-        np.testing.assert_allclose(found, fitted.predict(X), rtol=1e-12)
+        np.testing.assert_allclose(found, fitted.predict(far), rtol=1e-12)
+        assert set(fitted.target_bounds) <= set(found)
     else:
         assert found.tolist() == fitted.predict(X).tolist()
         np.testing.assert_allclose(
@@ -63,8 +71,7 @@ def test_onnx_predicts_the_same(fitted):
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     outputs = session.run(None, {"features": X.astype(np.float32)})
     if hasattr(fitted, "target_bounds"):
-        found = np.clip(outputs[0].ravel(), *fitted.target_bounds)
-        np.testing.assert_allclose(found, fitted.predict(X), atol=1e-5)
+        np.testing.assert_allclose(outputs[0].ravel(), fitted.predict(X), atol=1e-5)
     else:
         assert outputs[0].tolist() == fitted.predict(X).tolist()
         if hasattr(fitted, "predict_proba"):
@@ -115,6 +122,38 @@ def test_fixed_sizes_are_read_by_the_renyi_accountant():
     assert found >= dp.account(plan).epsilon(1e-5)
 
 
+def test_an_event_holds_all_that_was_bought_or_is_refused():
+    """A look at the columns is in it; what has no event must not be left out of one."""
+    weights = np.array([0.25, -0.5])
+    look = Bought(scaling=Spread(0.3, "replace_one"), columns=2)
+    certificate = Certificate.of(Run(PLAN, weights, 40), 1e-5, bought=look)
+    event = event_from_dict(json.loads(event_file(certificate)))
+    neighbours = dp_accounting.NeighboringRelation.REPLACE_ONE
+    found = PLDAccountant(neighboring_relation=neighbours).compose(event).get_epsilon(1e-5)
+    assert found == pytest.approx(certificate.to_dict()["guarantee"]["composition"], rel=3e-3)
+    assert found >= certificate.epsilon > dp.account(PLAN).epsilon(1e-5)
+    counted = PLAN.replace(neighboring_relation="add_or_remove_one")
+    counting = Counting(PrivateCount.within(3.0, 1e-5), 3.0)
+    search = Bought(search=Search(NegativeBinomial(1.0, 0.2), (PLAN,), 1.0, 10.0, 0.2))
+    for certificate, what in (
+        (Certificate.of(Run(counted, weights, 40), 1e-5, counting=counting), "count"),
+        (Certificate.of(Run(PLAN, weights, 40), 1e-5, bought=search), "search"),
+    ):
+        with pytest.raises(dp.PlanError, match=f"private {what}"):
+            event_file(certificate)
+
+
+def test_an_event_of_records_is_none_of_persons(dplateau, tmp_path):
+    certificate = Certificate.of(Run(PLAN, np.zeros(2), 40), 1e-5)
+    (tmp_path / "event.json").write_text(event_file(certificate))
+    init = ("ledger", "init", tmp_path / "b.db", "--dataset", "d", "--epsilon", 500)
+    assert dplateau(*init, "--delta", 1e-5, "--unit", "person")[0] == 0
+    spend = ("ledger", "spend", tmp_path / "b.db", "--dataset", "d")
+    code, _, err = dplateau(*spend, "--event", tmp_path / "event.json")
+    assert code == 2
+    assert "protects a person; this release protects a record" in err
+
+
 def test_what_is_no_event_is_refused():
     for stored in ({"class_name": "open"}, {"class_name": "SelfComposedDpEvent"}, [1], {"a": 1}):
         with pytest.raises(dp.DataError):
@@ -134,26 +173,39 @@ def test_an_event_file_goes_into_a_ledger(fitted, tmp_path):
 # -- the registry ---------------------------------------------------------------------------------
 
 
+FIELDS = {
+    "basic": [
+        *("name", "data_curators", "description", "intended_use", "data_product_type"),
+        *("data_product_region", "publication_date"),
+    ],
+    "dp_variant": ["variant_name", "data_domain", "unprotected_quantities"],
+    "privacy_loss": [
+        *("privacy_unit", "privacy_unit_details", "privacy_parameters"),
+        "privacy_parameters_details",
+    ],
+    "accounting": ["post_processing", "composition"],
+    "implementation": [
+        *("preprocessing_and_hyperparameter_tuning", "mechanisms", "justification"),
+    ],
+    "administrative": ["registry_authors"],
+}
+
+
 def test_the_registry_entry_has_the_registrys_fields(fitted):
     yaml = pytest.importorskip("yaml")
     text = registry_entry(fitted.certificate_)
     found = yaml.safe_load(text)
-    assert list(found) == ["url_slug", "status", "tier", "deployment"]
     deployment = found["deployment"]
-    assert list(deployment["basic"]) == [
-        *("name", "data_curators", "description", "intended_use", "data_product_type"),
-        *("data_product_region", "publication_date"),
-    ]
-    assert list(deployment["dp_variant"]) == [
-        *("variant_name", "data_domain", "unprotected_quantities"),
-    ]
+    assert list(found) == ["url_slug", "status", "tier", "deployment"]
+    assert {name: list(one) for name, one in deployment.items() if isinstance(one, dict)} == FIELDS
+    assert deployment["deployment_model"] == "Central"
+    assert set(deployment) == {*FIELDS, "deployment_model"}
     parameters = deployment["privacy_loss"]["privacy_parameters"]
     assert parameters == {
         "epsilon": fitted.certificate_.epsilon,
         "delta": fitted.certificate_.delta,
     }
     assert "mu = " in deployment["privacy_loss"]["privacy_parameters_details"]
-    assert set(deployment["accounting"]) == {"post_processing", "composition"}
     assert deployment["basic"]["name"].startswith(BLANK)
     assert deployment["administrative"]["registry_authors"][0].startswith(BLANK)
     assert fitted.certificate_.to_dict()["digest"] in text

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+from dataclasses import replace
 
+import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import dp_event
+from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 import dplateau as dp
@@ -162,8 +165,6 @@ def test_a_sampled_release_is_first_bought_exactly_then_as_a_gaussian(ledger):
 
 
 def test_an_opacus_history_costs_what_dp_accounting_says():
-    from dp_accounting.pld import PLDAccountant
-
     found = from_opacus([(1.1, 0.01, 300), (1.5, 0.01, 100)], "add_or_remove_one", 1e-5)
     accountant = PLDAccountant()
     for noise, steps in ((1.1, 300), (1.5, 100)):
@@ -171,6 +172,52 @@ def test_an_opacus_history_costs_what_dp_accounting_says():
         accountant.compose(event, steps)
     exact = accountant.get_epsilon(1e-5)
     assert found.pld(1e-4).get_epsilon_for_delta(1e-5) == pytest.approx(exact, rel=2e-3)
+
+
+GAUSSIAN = dp_event.GaussianDpEvent(4.0)
+SEVERAL = dp_event.ComposedDpEvent(
+    [
+        dp_event.SelfComposedDpEvent(GAUSSIAN, 9),
+        dp_event.LaplaceDpEvent(3.0),
+        dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.02, GAUSSIAN), 40),
+    ]
+)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one", "replace_special"])
+@pytest.mark.parametrize(
+    ("release", "event"),
+    [
+        (GaussianQuery(4.0), GAUSSIAN),
+        (LaplaceQuery(3.0, count=2), dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(3.0), 2)),
+        (GAUSSIAN, GAUSSIAN),
+        (SEVERAL, SEVERAL),
+        (
+            [(4.0, 0.02, 40)],
+            dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.02, GAUSSIAN), 40),
+        ),
+    ],
+    ids=["gaussian", "laplace", "event", "several", "opacus"],
+)
+def test_what_others_released_costs_what_dp_accounting_composes(release, event, relation):
+    """Queries by hand are stated under the relation; events double a replacement themselves."""
+    by_hand = isinstance(release, (GaussianQuery, LaplaceQuery)) and relation == "replace_one"
+    if by_hand:
+        release = replace(release, sensitivity=2.0)
+    neighbours = dp_accounting.NeighboringRelation[relation.upper()]
+    accountant = PLDAccountant(neighboring_relation=neighbours)
+    assert accountant.supports(event)
+    exact = accountant.compose(event).get_epsilon(1e-5)
+    found = mechanism_of(release, relation, 1e-5)
+    composed = found.pld(1e-4).get_epsilon_for_delta(1e-5)
+    assert exact * (1 - 1e-3) <= composed <= exact * (1 + 5e-3)
+    assert found.stated(1e-5)[0] >= exact * (1 - 5e-3)  # one pair alone is no cheaper
+
+
+def test_an_event_of_nothing_costs_nothing(ledger):
+    ledger.spend("patients", dp_event.ComposedDpEvent([]))
+    ledger.spend("patients", dp_event.NoOpDpEvent())
+    assert ledger.remaining("patients") == (3.0, 1e-5)
 
 
 def test_an_accountant_is_read_by_its_history(ledger):

@@ -50,9 +50,9 @@ def plan_for(loss=None, **changes):
     return dp.Plan(**{**fields, **changes})
 
 
-def carried(kind, plan, X, y, seed=3):
+def carried(kind, plan, X, y, seed=3, **whose):
     """The weights after the plan's steps by one engine, in two calls."""
-    session = Session(plan, plan.loss, X, y)
+    session = Session(plan, plan.loss, X, y, **whose)
     session.engine = kind(plan, session.records)
     (streams,) = training_streams(seed, 1)
     session.advance(plan.iterations // 2, streams)
@@ -68,6 +68,24 @@ def test_both_engines_take_the_same_steps_from_the_same_streams(batches):
         found = [carried(kind, plan, X, y) for kind in (PlainEngine, NativeEngine)]
         np.testing.assert_allclose(*found, rtol=0, atol=1e-13)
         assert np.linalg.norm(found[0]) > 0.1
+
+
+@pytest.mark.parametrize("batches", [dp.FullBatch(), dp.Poisson(20), dp.Cyclic(7)])
+@pytest.mark.parametrize("unit", ["record", "person"])
+def test_weighted_rows_and_persons_are_summed_alike_by_both_engines(unit, batches):
+    X, y = problem()
+    rng = np.random.default_rng(2)
+    whose = {"sample_weight": rng.random(N)}
+    people = rng.integers(0, 30, N)
+    count = N if unit == "record" else len(set(people.tolist()))
+    if unit == "person":
+        whose["groups"] = people
+    loss = dp.Logistic(intercept=0.5, clip=0.4)
+    plan = plan_for(loss, batches=batches, noise_multiplier=2.0, unit=unit, records=count)
+    found = [carried(kind, plan, X, y, **whose) for kind in (PlainEngine, NativeEngine)]
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-13)
+    full = carried(PlainEngine, plan_for(loss, batches=batches, noise_multiplier=2.0), X, y)
+    assert np.linalg.norm(found[0] - full) > 1e-3
 
 
 @pytest.mark.parametrize("batches", [dp.Poisson(30), dp.FixedSize(5), dp.FixedSize(85)])

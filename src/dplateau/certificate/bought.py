@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dplateau._json import amount
 from dplateau._validate import positive, whole
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.moments import Moments
@@ -93,7 +94,7 @@ class Bought:
                 "columns": int(self.columns),
                 "count_noise": counts,
                 "moment_noise": moments,
-                "training_epsilon": float(account(plan, delta).epsilon(delta)),
+                "training_epsilon": amount(account(plan, delta).epsilon(delta)),
             }
         if self.moments is not None:
             gradient, curvature, spread = self.moments.noise(plan)

@@ -14,6 +14,7 @@ from dplateau import _json
 from dplateau.certificate.files import EVALUATION
 from dplateau.certificate.wording import above, short
 from dplateau.errors import DataError
+from dplateau.plan.batches import RELATIONS
 
 KIND, SCHEMA = "dplateau evaluation", 1
 _MOST_BYTES = 1 << 24
@@ -90,12 +91,34 @@ class Evaluation:
         if claimed != _json.digest(found):
             raise DataError("this evaluation was edited: its digest does not fit. Evaluate again.")
         fields = {k: v for k, v in found.items() if k not in ("kind", "schema", "statement")}
+        _check_fields(fields)
         for name in ("scores", "noise"):
             fields[name] = {k: math.nan if v is None else v for k, v in fields[name].items()}
         evaluation = cls(**fields)
         if evaluation.statement != found["statement"]:
             raise DataError("this evaluation states another cost than its own. Evaluate again.")
         return evaluation
+
+
+def _check_fields(fields: Mapping[str, Any]) -> None:
+    """Refuse what no evaluation holds: a cost below 0 would make the model's look smaller."""
+    whole, cost = fields["records"], fields["epsilon"]
+    told = [*fields["scores"].values(), *fields["noise"].values()]
+    told += [part for one in fields["calibration"] for part in one.values()]
+    right = (
+        all(type(fields[name]) is bool for name in ("public", "seeded"))
+        and type(whole) is int
+        and whole >= 0
+        and type(cost) in (int, float)
+        and 0 <= cost < math.inf
+        and (cost == 0) == fields["public"]
+        and fields["relation"] in RELATIONS
+        and isinstance(fields["model"], str)
+        and fields["scores"].keys() == fields["noise"].keys()
+        and all(value is None or type(value) in (int, float) for value in told)
+    )
+    if not right:
+        raise DataError("this evaluation holds what no evaluation can. Evaluate again.")
 
 
 def read_evaluations(directory: str | Path, model: str) -> list[Evaluation]:
@@ -110,7 +133,7 @@ def read_evaluations(directory: str | Path, model: str) -> list[Evaluation]:
     stored = _json.loads(text, path.name, DataError)
     try:
         found = [Evaluation.from_dict(one) for one in stored["evaluations"]]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         raise DataError(f"{path.name} holds no evaluations. Move it away.") from None
     if any(one.model != model for one in found):
         raise DataError(f"{path.name} is about another model. Move it away, or evaluate again.")
@@ -138,7 +161,9 @@ def section(evaluations: Sequence[Evaluation], epsilon: float, delta: float) -> 
         f"<p>{html.escape(evaluations[-1].statement)}</p>\n"
         f'<table class="short">\n{rows}\n</table>\n'
         f"<p>Model and evaluations together: ε = {above(total['epsilon'])} at δ = "
-        f"{short(total['delta'])}, for whoever is in all of their tables.</p>\n</section>"
+        f"{short(total['delta'])}, for whoever is in all of their tables. Scores are what whoever "
+        "evaluated states: unlike the certificate they cannot be computed again, and no signature "
+        "covers them.</p>\n</section>"
     )
 
 

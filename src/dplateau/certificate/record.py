@@ -328,9 +328,16 @@ def _check_schema(record: dict[str, Any]) -> None:
 @functools.cache
 def _validator() -> Any:
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
     text = resources.files("dplateau.certificate").joinpath("schema.json").read_text("utf-8")
-    return Draft202012Validator(json.loads(text))
+    whole = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, found: _whole(found))
+    return extend(Draft202012Validator, type_checker=whole)(json.loads(text))
+
+
+def _whole(found: object) -> bool:
+    """An integer that 63 bits count: 1e308 is none, which JSON's own word allows."""
+    return type(found) is int and abs(found) < 1 << 63
 
 
 def _pretty(record: dict[str, Any]) -> str:

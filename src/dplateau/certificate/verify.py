@@ -124,7 +124,7 @@ def examine(
         done = {check.name for check in found}
         left = ", ".join(stage for stage in _STAGES if stage not in done)
         found.append(Check("time", False, f"not finished within {time_limit:g} s: {left}"))
-    except (PlanError, ArithmeticError, MemoryError, RecursionError) as trouble:
+    except (ValueError, TypeError, ArithmeticError, MemoryError, RecursionError) as trouble:
         found.append(
             Check("epsilon", False, f"this plan cannot be accounted for ({_why(trouble)})")
         )

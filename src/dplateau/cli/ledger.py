@@ -171,6 +171,7 @@ def spend(
             f"give exactly one of {', '.join(ways)}; found {', '.join(given) or 'none'}."
         )
     release: Any = None
+    unit: Any = None  # whose privacy an event is about, where its file says so
     if certificate is not None:
         release = _read_certificate(certificate)
     elif gaussian is not None:
@@ -182,8 +183,12 @@ def spend(
     elif event is not None:
         from dplateau.export.dp_events import event_from_dict
 
-        release = event_from_dict(_read_json(event))
+        stored = _read_json(event)
+        release = event_from_dict(stored)
+        unit = stored.get("unit", unit)
     ledger = Ledger(address)
+    if unit is not None:
+        ledger.check_unit(dataset, unit)
     number = ledger.spend(dataset, release, epsilon=epsilon, delta=delta, note=note)
     left = ledger.remaining(dataset)
     if as_json:

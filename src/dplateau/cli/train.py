@@ -194,6 +194,7 @@ def train(
     from dplateau.cli.ledger import held_back
     from dplateau.cli.search import parsed_grid
     from dplateau.tables.encoding import PublicTableEncoder, columns_used, load_schema
+    from dplateau.tables.reading import column_names
     from dplateau.tables.scattered import TableElsewhere
     from dplateau.tables.streaming import open_table
     from dplateau.tables.table_model import TableModel
@@ -215,7 +216,7 @@ def train(
     wanted = [*used, *([target] if target not in used else [])]
     wanted += [] if person is None else [person]
     if person is None:
-        _warn_of_identifiers(list(facts["columns"]))
+        _warn_of_identifiers([*facts["columns"], *column_names(table, separator=separator)])
     counted = relation == ADD_OR_REMOVE_ONE and records is None
     proof = checkpoint if refund else None
     # Out's place is taken and the budget held back before any row is read.
@@ -287,7 +288,7 @@ def _warn_of_identifiers(names: list[str]) -> None:
     found = identifiers(names)
     if found:
         warnings.warn(
-            f"the schema's column {found[0]!r} looks like an identifier. If a person can have "
+            f"the column {found[0]!r} looks like an identifier. If a person can have "
             f"several rows, pass --person {found[0]}: without it the guarantee is for one row, and "
             "weaker for whoever has more.",
             PrivacyWarning,

@@ -15,6 +15,7 @@ from dp_accounting import dp_event
 
 from dplateau.certificate.record import Certificate
 from dplateau.errors import DataError, PlanError
+from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 _DEEPEST = 20  # levels of events within events
@@ -58,6 +59,29 @@ def event_of(plan: Plan) -> dp_event.DpEvent:
     return dp_event.SelfComposedDpEvent(one, steps)
 
 
+def certified_event(certificate: Certificate) -> dp_event.DpEvent:
+    """The event of all that a certificate covers: the training, and a look at the columns before.
+
+    dp_accounting has no event for a private count, nor one that a search of many candidates with
+    scores of their own is; less than the certificate's price must not be read back, so these are
+    refused.
+    """
+    plan, bought = certificate.plan, certificate.bought
+    for what, there in (("search", bought.search), ("count", certificate.counting.count)):
+        if there is not None:
+            raise PlanError(
+                f"this release contains a private {what}, for which dp_accounting has no event. "
+                "Enter the certificate itself in a ledger, or state its epsilon and delta by hand."
+            )
+    event = event_of(plan)
+    if bought.scaling is None:
+        return event
+    # The accountant that reads the training doubles a replacement, or does not: see `event_of`.
+    doubled = plan.neighboring_relation == REPLACE_ONE and not plan.hits.exchanged
+    look = dp_event.GaussianDpEvent((2.0 if doubled else 1.0) / bought.scaling.mu)
+    return dp_event.ComposedDpEvent([look, event])
+
+
 def event_to_dict(event: dp_event.DpEvent) -> dict[str, Any]:
     """An event and all inside it as plain JSON values."""
 
@@ -98,7 +122,7 @@ def event_from_dict(stored: Any, depth: int = 0) -> dp_event.DpEvent:
 
 
 def event_file(certificate: Certificate) -> str:
-    """A certified plan's event as JSON, with what it costs there and the certificate's digest."""
+    """The event of a release as JSON, with what it costs there and the certificate's digest."""
     plan = certificate.plan
     found = {
         "kind": "dp_accounting event",
@@ -111,6 +135,6 @@ def event_file(certificate: Certificate) -> str:
         },
         "about": "Every iterate released: dp_accounting prices the composition, never less than "
         "the certificate's own epsilon.",
-        "dp_event": event_to_dict(event_of(plan)),
+        "dp_event": event_to_dict(certified_event(certificate)),
     }
     return json.dumps(found, indent=2, allow_nan=False) + "\n"

@@ -5,9 +5,11 @@ Inputs are feature rows as the estimator reads them; a table's encoding is in ``
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
 
@@ -19,8 +21,8 @@ MARK = "dplateau_certificate"
 def sklearn_model(estimator: Any, digest: str) -> Any:
     """A plain fitted estimator that predicts the same, the certificate's digest on it.
 
-    Classifiers become `LogisticRegression` or `LinearSVC`, regressors `LinearRegression`, whose
-    predictions are *not* kept within the target's bounds: clip them.
+    Classifiers become `LogisticRegression` or `LinearSVC`; regressors `LinearRegression`, in a
+    `TransformedTargetRegressor` that keeps predictions within the target's bounds.
     """
     name = type(estimator).__name__
     features = int(estimator.n_features_in_)
@@ -30,13 +32,19 @@ def sklearn_model(estimator: Any, digest: str) -> Any:
         plain.coef_ = np.array(estimator.coef_)
         plain.intercept_ = np.array(estimator.intercept_)
         plain.n_iter_ = np.array([estimator.n_iter_])
+        plain.n_features_in_ = features
     elif hasattr(estimator, "target_bounds"):
-        plain = LinearRegression()
-        plain.coef_ = np.array(estimator.coef_)
-        plain.intercept_ = float(estimator.intercept_)
+        low, high = map(float, estimator.target_bounds)
+        plain = TransformedTargetRegressor(
+            LinearRegression(),
+            func=np.positive,
+            inverse_func=functools.partial(np.clip, a_min=low, a_max=high),
+            check_inverse=False,
+        ).fit(np.zeros((1, features)), np.zeros(1))  # made up: for all that is not the weights
+        plain.regressor_.coef_ = np.array(estimator.coef_)
+        plain.regressor_.intercept_ = float(estimator.intercept_)
     else:
         raise DataError(f"{name} has no plain scikit-learn kin.")
-    plain.n_features_in_ = features
     setattr(plain, MARK, digest)
     return plain
 

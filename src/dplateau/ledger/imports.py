@@ -53,7 +53,7 @@ def mechanism_of(release: Any, relation: str, delta: float) -> Mechanism:
         return _finite(Training(under(release, relation), delta))
     if isinstance(release, dp_accounting.DpEvent):
         parts = tuple(_parts(release, 1, relation, delta))
-        return parts[0] if len(parts) == 1 else Several(parts)
+        return parts[0] if len(parts) == 1 else Several(parts) if parts else Stated(0.0)
     history = getattr(release, "history", release)
     if isinstance(history, Sequence) and not isinstance(history, str) and history:
         return from_opacus(history, relation, delta)

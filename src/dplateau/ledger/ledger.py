@@ -148,6 +148,10 @@ class Ledger:
         """One data set's account."""
         return self._account(self._store.links(), dataset)
 
+    def check_unit(self, dataset: str, unit: str) -> None:
+        """Refuse a release that protects another unit than the data set's budget."""
+        _check_unit(self.account(dataset), unit)
+
     def remaining(self, dataset: str) -> Remaining:
         """What one further release may cost: ``epsilon`` at ``delta``."""
         return self.account(dataset).remaining()
@@ -448,7 +452,7 @@ def _check_unit(account: Account, unit: str) -> None:
     if account.unit != unit:
         raise PlanError(
             f"the budget of {account.dataset!r} protects a {account.unit}; this release protects "
-            f"a {unit}. "
+            f"a {unit!s:.20}. "
             + (
                 "Say who the rows belong to: fit(groups=...), --person COLUMN."
                 if account.unit == "person"
