@@ -251,6 +251,46 @@ def test_an_overspending_chain_with_good_hashes_is_found(spent):
     assert "does not allow" in checks["balances"].found
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"entry": 1},  # an entry in another's place
+        {"entry": 2, "event": "settle"},  # released once more, cheaper
+        {"entry": 1, "event": "refund"},
+        {"event": "spend", "status": "refunded"},
+        {"event": "spend", "status": "released", "mechanism": None},
+        {"event": "gift"},
+        {"event": "init"},
+        {"entry": 9},
+        {"entry": "x"},
+        {"charge": 5},
+        {"dataset": "unknown"},
+        {"dataset": []},
+    ],
+)
+def test_an_event_that_no_ledger_writes_is_refused_even_with_good_hashes(spent, change):
+    """Appended by whoever can write the table: a noted head is still in the chain."""
+    noted = spent.head()
+    body = {"event": "spend", "dataset": "patients", "entry": 4, "status": "released"}
+    body |= {"charge": ["stated", 0.0, 0.0], "requested": [0.0, 0.0], "epsilon": 99.0}
+    body |= {"mechanism": {"kind": "stated", "epsilon": 0.0, "delta": 0.0}}
+    body |= {"delta": 1e-5, "unit": "record", "relation": "replace_one", "plans": "adaptive"}
+    spent._store.append(lambda links: {**body, **change})
+    checks = {check.name: check.passed for check in spent.verify(noted)}
+    assert checks["chain"]
+    assert checks["head"]
+    assert not checks["balances"]
+    for use in (spent.remaining, lambda name: spent.spend(name, epsilon=0.1)):
+        with pytest.raises(dp.DataError, match="tampered"):
+            use("patients")
+
+
+def test_nothing_is_entered_in_a_ledger_that_was_edited(spent):
+    broken(spent, "UPDATE dplateau_ledger SET body = replace(body, '0.2', '0.1')")
+    with pytest.raises(dp.DataError, match="nothing is entered"):
+        spent.spend("patients", epsilon=0.1)
+
+
 def test_the_ledger_holds_no_path_and_no_data(ledger):
     for name in ("/home/x/patients.csv", "a\nb", "", "x" * 101):
         with pytest.raises(dp.PlanError, match="name"):

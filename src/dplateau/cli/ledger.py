@@ -14,6 +14,7 @@ from dplateau import _disk as disk
 from dplateau._json import loads
 from dplateau.certificate.files import write_file
 from dplateau.cli import app
+from dplateau.cli.terminal import clean, say
 from dplateau.errors import DataError
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ def init(
     ledger = Ledger(address)
     ledger.init(dataset, epsilon=epsilon, delta=delta, unit=unit, relation=relation, plans=plans)
     if as_json:
-        print(json.dumps(_summary(ledger.account(dataset))))
+        say(json.dumps(_summary(ledger.account(dataset))))
         return
-    print(
+    say(
         f"Budget of {dataset!r}: epsilon = {epsilon:g} at delta = {delta:g} per {unit}, under "
         f"{relation}. Train with: dplateau train … --ledger {ledger.name} --dataset {dataset}"
     )
@@ -76,11 +77,11 @@ def show(
     accounts = ledger.accounts() if dataset is None else {dataset: ledger.account(dataset)}
     if as_json:
         found = {"datasets": [_summary(one) for one in accounts.values()], "head": ledger.head()}
-        print(json.dumps(found))
+        say(json.dumps(found))
         return
     for account in accounts.values():
         _print_account(account)
-    print(f"Last hash, to be noted elsewhere: {ledger.head()}")
+    say(f"Last hash, to be noted elsewhere: {ledger.head()}")
 
 
 @commands.command()
@@ -97,11 +98,11 @@ def verify(
     checks = Ledger(address).verify(head)
     holds = all(check.passed for check in checks)
     if as_json:
-        print(json.dumps({"verified": holds, "checks": [vars(check) for check in checks]}))
+        say(json.dumps({"verified": holds, "checks": [vars(check) for check in checks]}))
     else:
         for check in checks:
-            print(check)
-        print("This ledger holds." if holds else "This ledger does NOT hold.")
+            say(str(check))
+        say("This ledger holds." if holds else "This ledger does NOT hold.")
     if not holds:
         raise typer.Exit(1)
 
@@ -117,11 +118,11 @@ def export(
 
     found = Ledger(address).export()
     if out is None:
-        print(json.dumps(found) if as_json else json.dumps(found, indent=2))
+        say(json.dumps(found) if as_json else json.dumps(found, indent=2))
         return
     write_file(out, json.dumps(found, indent=2) + "\n")
     told = {"out": str(out), "events": len(found["events"])}
-    print(json.dumps(told) if as_json else f"Wrote {told['events']} events to {out}.")
+    say(json.dumps(told) if as_json else f"Wrote {told['events']} events to {out}.")
 
 
 @commands.command()
@@ -192,9 +193,9 @@ def spend(
     number = ledger.spend(dataset, release, epsilon=epsilon, delta=delta, note=note)
     left = ledger.remaining(dataset)
     if as_json:
-        print(json.dumps({"entry": number, "remaining": left._asdict()}))
+        say(json.dumps({"entry": number, "remaining": left._asdict()}))
         return
-    print(f"Entry {number} of {dataset!r}. Left: epsilon = {left.epsilon:.4g} at {left.delta:g}.")
+    say(f"Entry {number} of {dataset!r}. Left: epsilon = {left.epsilon:.4g} at {left.delta:g}.")
 
 
 @commands.command()
@@ -214,9 +215,9 @@ def refund(
     ledger.refund(dataset, entry, checkpoint=checkpoint)
     left = ledger.remaining(dataset)
     if as_json:
-        print(json.dumps({"entry": entry, "remaining": left._asdict()}))
+        say(json.dumps({"entry": entry, "remaining": left._asdict()}))
         return
-    print(f"Gave back entry {entry}. Left: epsilon = {left.epsilon:.4g} at {left.delta:g}.")
+    say(f"Gave back entry {entry}. Left: epsilon = {left.epsilon:.4g} at {left.delta:g}.")
 
 
 @contextlib.contextmanager
@@ -275,26 +276,26 @@ def _summary(account: Account) -> dict[str, Any]:
 
 def _print_account(account: Account) -> None:
     found = _summary(account)
-    print(
-        f"{account.dataset}: epsilon = {account.epsilon:g} at delta = {account.delta:g} per "
+    say(
+        f"{clean(account.dataset)}: epsilon = {account.epsilon:g} at delta = {account.delta:g} per "
         f"{account.unit}, under {account.relation}; plans {account.plans}."
     )
     for entry in found["entries"]:
-        note = f" ({entry['note']})" if entry["note"] else ""
-        print(
+        note = f" ({clean(entry['note'])})" if entry["note"] else ""
+        say(
             f"  {entry['entry']:>4} {entry['status']:<9} epsilon {entry['epsilon']:.4g} at "
             f"{entry['delta']:.2g}: {entry['what']}{note}"
         )
     sure = "" if account.plans == "fixed" else ", if no plan depended on an earlier release"
-    print(
+    say(
         f"  Privacy losses added up: epsilon = {found['composed']['epsilon']:.4g} at delta = "
         f"{account.delta:g}{sure}."
     )
-    print(
+    say(
         f"  Epsilons added up: {found['sum']['epsilon']:.4g} at delta = {found['sum']['delta']:.2g}"
     )
     left = found["remaining"]
-    print(f"  Left for one more: epsilon = {left['epsilon']:.4g} at delta = {left['delta']:.4g}.")
+    say(f"  Left for one more: epsilon = {left['epsilon']:.4g} at delta = {left['delta']:.4g}.")
 
 
 def _read_certificate(path: Path) -> Any:

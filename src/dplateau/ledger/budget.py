@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import PLD
-from dplateau.errors import PlanError
+from dplateau.errors import DataError, PlanError
 from dplateau.ledger.mechanisms import (
     Mechanism,
     Stated,
@@ -29,6 +29,14 @@ STATED, GAUSSIAN, WHOLE = "stated", "gaussian", "whole"
 ADAPTIVE, FIXED = "adaptive", "fixed"
 RESERVED, RUNNING, RELEASED, REFUNDED = "reserved", "running", "released", "refunded"
 
+# What may happen to an entry: the event, the states it may come in, the state it leaves.
+_EVENTS: dict[str, tuple[tuple[str, ...], str]] = {
+    "reserve": ((), RESERVED),
+    "spend": ((), RELEASED),
+    "confirm": ((RESERVED,), RUNNING),
+    "settle": ((RESERVED, RUNNING), RELEASED),
+    "refund": ((RESERVED, RUNNING), REFUNDED),
+}
 _SLACK = 1e-12  # relative: sums of floats, no more
 _FAILURES = 0.1  # share of the delta left that a Gaussian pool sets aside for failures
 _SMALL_FAILURE = 0.01  # share of a requested delta that a reservation holds for failures
@@ -390,9 +398,10 @@ def opened(body: Mapping[str, Any]) -> Account:
 
 
 def applied(account: Account, body: Mapping[str, Any]) -> Account:
-    """The account after an event, as it was recorded."""
+    """The account after an event, as it was recorded; one that no ledger writes is refused."""
     number = int(body["entry"])
     old = account.entries.get(number)
+    _check_event(account, body, old)
     pools = account.pools
     if body.get("pool") is not None:
         pools = (*pools, Pool(*body["pool"]))
@@ -423,13 +432,40 @@ def applied(account: Account, body: Mapping[str, Any]) -> Account:
     return after
 
 
+def _check_event(account: Account, body: Mapping[str, Any], old: Entry | None) -> None:
+    """An entry is opened once, changes only as it may, and nothing is released without a price."""
+    before, after = _EVENTS.get(body["event"], ((), ""))
+    follows = old.status in before if old is not None else not before
+    new = old is not None or body["entry"] == len(account.entries) + 1
+    stated = body["event"] == "refund" or body["status"] == after
+    priced = after not in (RUNNING, RELEASED) or bool(body.get("mechanism"))
+    if not (after and follows and new and stated and priced):
+        raise DataError(
+            f"{body['event']!r} of entry {body['entry']!r} of {account.dataset!r} is nothing that "
+            "a ledger writes: this one was tampered with. See `dplateau ledger verify`."
+        )
+
+
 def replayed(bodies: Iterable[Mapping[str, Any]]) -> dict[str, Account]:
-    """All accounts, from all events."""
+    """All accounts, from all events; refused where one is nothing that a ledger writes."""
     accounts: dict[str, Account] = {}
-    for body in bodies:
-        name = body["dataset"]
-        if body["event"] == "init":
-            accounts[name] = opened(body)
-        else:
-            accounts[name] = applied(accounts[name], body)
+    try:
+        for body in bodies:
+            name = body["dataset"]
+            if body["event"] != "init":
+                accounts[name] = applied(accounts[name], body)
+            elif name in accounts:
+                raise DataError(
+                    f"the budget of {name!r} is opened twice: this ledger was tampered with. See "
+                    "`dplateau ledger verify`."
+                )
+            else:
+                accounts[name] = opened(body)
+    except DataError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(
+            "this ledger holds what no ledger writes: it was tampered with. See `dplateau ledger "
+            "verify`."
+        ) from None
     return accounts

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dplateau.errors import DataError
-from dplateau.ledger.chain import START, Link
+from dplateau.ledger.chain import START, Link, breaks
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -63,7 +63,12 @@ class Store:
         """Add the event that ``decide`` makes of all events so far; nothing if it raises."""
         self._check_exists()
         with self._writing() as connection:
-            links = self._or_refused(lambda: _links(connection))
+            links, last = self._or_refused(lambda: (_links(connection), _head(connection)))
+            if any(breaks(links, last)):
+                raise DataError(
+                    f"{self.name!r} was edited by something else than dplateau; nothing is entered "
+                    "in it. See `dplateau ledger verify`."
+                )
             body = dict(decide(links))
             link = Link.after(links[-1] if links else None, _now(), body)
             connection.exec_driver_sql(

@@ -8,7 +8,7 @@ from typing import Any
 from dplateau.certificate.verify import Check
 from dplateau.errors import DataError, PlanError
 from dplateau.ledger import budget
-from dplateau.ledger.budget import RELEASED, Account, Charge, Decision, Pool
+from dplateau.ledger.budget import REFUNDED, Account, Charge, Decision, Pool
 from dplateau.ledger.chain import Link, breaks
 from dplateau.ledger.mechanisms import mechanism_from_dict
 
@@ -38,6 +38,10 @@ def checks(
             break
     found = "; ".join(wrong[:5]) if wrong else "every release was within what was left"
     yield Check("balances", not wrong, found)
+    refunded = sum(e.status == REFUNDED for a in accounts.values() for e in a.entries.values())
+    if refunded:
+        found = f"{refunded} given back, for reasons that were looked at then and are not here"
+        yield Check("refunds", True, found, checked=False)
     if not prices:
         yield Check("prices", True, "not computed anew", checked=False)
 
@@ -53,15 +57,13 @@ def _event(link: Link, accounts: dict[str, Account], *, prices: bool) -> Iterato
     before = accounts[name]
     accounts[name] = budget.applied(before, body)
     if body["event"] == "refund":
-        if before.entries[body["entry"]].status == RELEASED:
-            yield f"event {link.sequence} gives back what was released"
         return
     charge = Charge(*body["charge"])
     number = body["entry"] if body["entry"] in before.entries else None
     inside = body.get("pool") is None and charge.kind == before.pool.shape
     if before.plans == budget.ADAPTIVE and inside and not before.fits(charge, number):
         yield f"event {link.sequence} spends more than was left"
-    if prices and (body.get("mechanism") or body["event"] == "reserve"):
+    if prices:
         yield from _price(link.sequence, before, body, number)
 
 

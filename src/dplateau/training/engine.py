@@ -49,7 +49,7 @@ def choose(
 
 def summing(plan: Plan, records: Records, threads: int) -> Team:
     """Who sums batches on these records, some of the plan's, in so many threads of this process."""
-    if records.plainly_summed and plain_seconds(plan, records) > PLAIN_SECONDS:
+    if plain_seconds(plan, records) > PLAIN_SECONDS:
         try:
             from dplateau.training.native.threads import NativeTeam
 
