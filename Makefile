@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint types audit-deps docs docs-only bench bench-quick bench-records clean
+.PHONY: demo test test-all lint types lock audit-deps docs docs-only bench bench-quick bench-records clean
 .DEFAULT_GOAL := test
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
@@ -31,7 +31,13 @@ types: $(READY)
 	$(BIN)/mypy src/dplateau
 	$(BIN)/python -m pytest -n 0 tests/test_documents.py -k mypy
 
-# Versions, hashes, and known advisories where ADVISORIES names a database that answers.
+# Pin pyproject.toml and everything beneath it by hash; pins that are there stay (UPGRADE=--upgrade moves them).
+lock:
+	$(BIN)/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
+	  $(UPGRADE) --output-file requirements.lock pyproject.toml
+
+# Versions, hashes, and known advisories: OSV's, or those of the database that ADVISORIES names.
 audit-deps:
 	$(PYTHON) .ci/audit_deps.py
 

