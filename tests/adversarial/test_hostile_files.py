@@ -14,6 +14,7 @@ import dplateau as dp
 from dplateau._json import digest
 from dplateau.certificate.record import Certificate
 from dplateau.plan.schedules import Polynomial
+from dplateau.training.noise import release_grid
 from oracles.runs import Run
 
 WEIGHTS = np.array([0.25, -0.5])
@@ -133,6 +134,20 @@ def test_plans_that_are_none(dplateau, folder, certificate, most):
             assert refused(dplateau("verify", folder, "--allow-unchecked")) in (1, 2), (name, value)
 
 
+def test_what_is_no_regular_file_is_no_schema_or_release_of_others(dplateau, tmp_path):
+    (tmp_path / "t.csv").write_text("x,y\n1,a\n")
+    init = ("ledger", "init", tmp_path / "b.db", "--dataset", "d", "--epsilon", 3)
+    assert dplateau(*init, "--delta", 1e-5)[0] == 0
+    train = ("train", tmp_path / "t.csv", "--target", "y", "--epsilon", 1, "--delta", 1e-5)
+    spend = ("ledger", "spend", tmp_path / "b.db", "--dataset", "d")
+    for path in special(tmp_path):
+        assert refused(dplateau(*train, "--out", tmp_path / "m", "--schema", path)) == 2
+        for option in ("--opacus", "--event", "--certificate"):
+            assert refused(dplateau(*spend, option, path)) == 2
+        assert refused(dplateau("ledger", "show", path)) == 2
+    assert not (tmp_path / "m").exists()
+
+
 def special(folder):
     """Things in the file system that are no files to be read."""
     os.mkfifo(folder / "pipe")
@@ -243,6 +258,25 @@ def test_a_plan_written_to_take_long_is_given_up(dplateau, folder, certificate):
     assert "FAIL time: not finished within 0.5 s: " in out
     assert "epsilon, every other claim, model" in out
     assert dplateau("report", folder, "--time-limit", "0.5")[0] == 2
+
+
+def test_a_small_schedule_of_nothing_but_different_steps_is_given_up(dplateau, folder, certificate):
+    """Thirteen kilobytes that take a minute: each step has noise, and a law, of its own."""
+    noise = np.random.default_rng(0).uniform(1, 3, 750).round(12).tolist()
+    plan = certificate.plan.replace(
+        iterations=750, noise_multiplier=noise, batches=dp.Poisson(50), smoothness=0.5
+    )
+    record = certificate.to_dict()
+    record["plan"], record["plan_fingerprint"] = plan.to_dict(), plan.fingerprint()
+    record["run"]["iterations_run"] = 750
+    record["run"]["grid"] = release_grid(plan, 750)
+    del record["digest"]
+    record["digest"] = digest(record)
+    (folder / "certificate.json").write_text(json.dumps(record))
+    assert len(json.dumps(record["plan"])) < 14_000
+    code, out, _ = dplateau("verify", folder, "--time-limit", "0.2", "--allow-unchecked")
+    assert code == 1
+    assert "FAIL time: not finished within 0.2 s: epsilon, every other claim, model" in out
 
 
 # -- command lines ---------------------------------------------------------------------------------

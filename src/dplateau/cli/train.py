@@ -216,7 +216,8 @@ def train(
     wanted = [*used, *([target] if target not in used else [])]
     wanted += [] if person is None else [person]
     if person is None:
-        _warn_of_identifiers([*facts["columns"], *column_names(table, separator=separator)])
+        here = column_names(table, separator=separator) if cluster is None else []
+        _warn_of_identifiers([*facts["columns"], *here])
     counted = relation == ADD_OR_REMOVE_ONE and records is None
     proof = checkpoint if refund else None
     # Out's place is taken and the budget held back before any row is read.

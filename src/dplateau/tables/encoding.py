@@ -7,7 +7,6 @@ encoder can say which ``data_norm`` it guarantees before it has seen a table.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from dplateau import _disk as disk
+from dplateau._json import loads
 from dplateau.errors import DataError, PlanError
 from dplateau.tables.columns import NONE, Column, column_from_dict
 
@@ -25,6 +26,7 @@ Array = NDArray[np.float64]
 
 _WIDE = 256  # features from which rows are stored without their zeros,
 _EMPTY = 8  # if there are so many features per column
+_LARGEST = 1 << 26  # bytes of a schema: categories may be many
 
 
 class PublicTableEncoder(TransformerMixin, BaseEstimator):
@@ -223,11 +225,12 @@ def load_schema(schema: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     else:
         path = Path(schema)
         try:
-            loaded = json.loads(path.read_text(encoding="utf-8"))
-        except OSError:
-            raise DataError(f"there is no readable schema file {str(path)!r}.") from None
-        except ValueError as error:
-            raise DataError(f"{path.name} is not valid JSON: {error}.") from None
+            text = disk.read_bytes(path, _LARGEST).decode()
+        except (OSError, UnicodeDecodeError, ValueError) as trouble:
+            raise DataError(
+                f"there is no readable schema file {str(path)!r}: {disk.reason(trouble)}."
+            ) from None
+        loaded = loads(text, path.name, DataError)
     if not isinstance(loaded, dict) or not isinstance(loaded.get("columns"), Mapping):
         raise PlanError(
             'a schema is {"columns": {name: {"type": ...}}}; found no "columns". '
