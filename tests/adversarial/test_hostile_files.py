@@ -160,6 +160,8 @@ def special(folder):
     yield folder / "loop"
     (folder / "sub").mkdir()
     yield folder / "sub"
+    (folder / "text").write_text("[" * 5000)
+    yield folder / "text"
     yield folder / "nowhere"
 
 
@@ -332,6 +334,10 @@ def test_no_command_line_ends_unforeseen(dplateau, seed, count):
         ("keys",),
         ("keys", "new", "/dev/null/x"),
         ("keys", "new", "/"),
+        ("keys", "new", "x" * 5000),
+        ("schema", "x" * 5000),
+        ("report", "x" * 5000),
+        ("ledger", "show", "x" * 5000),
         ("sign", "/", "--key", "/"),
         ("verify", "x", "--time-limit", "nan"),
         ("verify", "x", "--time-limit", "-1"),

@@ -101,6 +101,9 @@ def main() -> None:
             raise SystemExit(_INTERRUPTED) from None
         if os.environ.get("DPLATEAU_TRACEBACK"):
             raise
+        if isinstance(trouble, OSError):  # such as a name too long: the system's words, no path
+            _complain(f"the system refused: {trouble.strerror or type(trouble).__name__}.")
+            raise SystemExit(REFUSED) from None
         _complain(_unforeseen(trouble))
         raise SystemExit(UNFORESEEN) from None
 

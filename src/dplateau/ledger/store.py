@@ -7,6 +7,7 @@ write-ahead log that is flushed at every commit, PostgreSQL by an advisory lock.
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -112,8 +113,8 @@ class Store:
 
         try:
             connection = self._engine.connect()
-        except DBAPIError as trouble:
-            kind = type(trouble.orig).__name__
+        except (DBAPIError, sqlite3.Error) as trouble:
+            kind = type(getattr(trouble, "orig", trouble)).__name__
             raise DataError(
                 f"cannot open the ledger {self.name!r} ({kind}). Check the address and its rights."
             ) from None
@@ -143,7 +144,12 @@ class Store:
             try:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 return
-            except OperationalError:
+            except OperationalError as trouble:
+                if not _busy(trouble):
+                    raise DataError(
+                        f"the ledger {self.name!r} cannot be written. Check the rights of the file "
+                        "and of its directory."
+                    ) from None
                 if time.monotonic() > ends:
                     raise DataError(
                         f"the ledger {self.name!r} is kept locked by another process for more "
@@ -183,12 +189,17 @@ def _prepare(connection: Any, _: object) -> None:
         try:
             cursor.execute("PRAGMA journal_mode = WAL")
             break
-        except Exception:
-            if time.monotonic() > ends:
+        except sqlite3.OperationalError as trouble:
+            if not _busy(trouble) or time.monotonic() > ends:
                 raise
             time.sleep(0.05)
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
+
+
+def _busy(trouble: Exception) -> bool:
+    """Whether another process has its turn; anything else does not get better by waiting."""
+    return "locked" in str(trouble) or "busy" in str(trouble)
 
 
 def _links(connection: Connection) -> list[Link]:
