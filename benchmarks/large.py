@@ -22,7 +22,7 @@ from benchmarks.store import Json, Task
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"files": 1, "rows": 20_000, "matrix": 50_000, "steps": 20},
     "quick": {"files": 2, "rows": 500_000, "matrix": 5_000_000, "steps": 200},
-    "full": {"files": 18, "rows": 1_000_000, "matrix": 100_000_000, "steps": 2000},
+    "full": {"files": 6, "rows": 1_000_000, "matrix": 100_000_000, "steps": 2000},
 }
 NUMBERS, FEATURES, BATCH = 18, 20, 1000
 KINDS = ("full", "cyclic", "poisson", "presampled")

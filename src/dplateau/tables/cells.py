@@ -177,6 +177,11 @@ def _numbers_in_text(cells: Any) -> Array:
 
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
+    try:  # what arrow takes for a number has the value that Python gives it
+        numbers = cells.cast(pa.float64())
+        return np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+    except pa.ArrowInvalid:
+        pass
     plain = compute.match_substring_regex(cells, _PLAIN).fill_null(False)
     numbers = compute.if_else(plain, cells, None).cast(pa.float64())
     found = np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -204,9 +204,10 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         rows = len(where)
         held = where != NONE
         if not self.stores_sparse:
-            encoded = np.zeros((rows, features))
-            encoded[np.nonzero(held)[0], where[held]] = entries[held]
-            return encoded
+            nowhere = not held.all()  # a column behind the others, which NONE stands for
+            encoded = np.zeros((rows, features + nowhere))
+            np.put_along_axis(encoded, where, entries, axis=1)
+            return np.ascontiguousarray(encoded[:, :features])
         ends = np.concatenate([[0], np.cumsum(held.sum(axis=1))])
         return scipy.sparse.csr_array((entries[held], where[held], ends), shape=(rows, features))
 
