@@ -17,7 +17,7 @@ from dplateau.errors import CertificateError, PlanError
 from dplateau.estimators.intervals import Inference
 from dplateau.tables.table_model import TableModel
 from dplateau.training.data import load
-from dplateau.training.sandwich import Sandwich, _blocks, private_sandwich
+from dplateau.training.sandwich import Sandwich, _blocks, _whole, private_sandwich
 
 LOSSES = [
     dp.Logistic(intercept=0.25, clip=0.5),
@@ -41,7 +41,8 @@ def plan_for(loss: dp.Loss, records: int, **changes) -> dp.Plan:
 
 
 def noiseless(plan: dp.Plan, X, y, weights, **options) -> tuple[np.ndarray, ...]:
-    records = load(plan, plan.loss, X, y, **options)
+    whole = _whole(plan, 1.0)
+    records = load(whole, whole.loss, X, y, **options)
     total = sum(_blocks(records, weights))
     size = weights.size
     return total[0], total[1 : size + 1], total[size + 1 :]
@@ -67,7 +68,7 @@ def test_no_record_moves_a_sum_by_more_than_its_noise_was_scaled_for(loss, relat
     plan = plan_for(loss, 2, neighboring_relation=relation)
     allowed = [
         deviation * 0.7 * math.sqrt(share)
-        for deviation, share in zip(Moments(0.7, relation).noise(plan), SHARES, strict=True)
+        for deviation, share in zip(Moments(0.7, relation, 1.0).noise(plan), SHARES, strict=True)
     ]
     reached = np.zeros(3)
     for _ in range(300):
@@ -118,8 +119,8 @@ def test_without_noise_it_is_the_sandwich_of_the_unclipped_minimum():
         tol=1e-12,
     ).x
     plan = plan_for(loss, 400)
-    sums = private_sandwich(plan, X, y, best + 1e-4, Moments(1e9, "replace_one"))
-    found = Inference.of(best + 1e-4, sums, Moments(1e9, "replace_one").noise(plan))
+    sums = private_sandwich(plan, X, y, best + 1e-4, Moments(1e9, "replace_one", 1.0))
+    found = Inference.of(best + 1e-4, sums, Moments(1e9, "replace_one", 1.0).noise(plan))
     assert found.estimate == pytest.approx(best, abs=1e-5)
     slopes, p = dp.Logistic().slope(A @ best, t), expit(A @ best)
     inverse = np.linalg.inv((A * (p * (1 - p))[:, None]).T @ A)
@@ -209,16 +210,17 @@ def test_a_table_model_keeps_them(tmp_path):
     table = {"age": random.integers(18, 90, 3000), "home": random.choice(["own", "rent"], 3000)}
     table["cost"] = table["age"] * 0.5 + 10 * (table["home"] == "own") + random.normal(size=3000)
     schema = {"columns": {
-        "age": {"type": "number", "bounds": [18, 90], "missing": False},
+        "age": {"type": "number", "bounds": [0, 500], "missing": False},
         "home": {"type": "category", "categories": ["own", "rent"], "missing": False},
         "cost": {"type": "number", "bounds": [0, 100]},
     }}  # fmt: skip
     model = TableModel.train(
-        table, schema, "cost", epsilon=4.0, delta=1e-6, intervals=0.4, steps=100
+        table, schema, "cost", epsilon=8.0, delta=1e-6, intervals=0.4, scaling="standard"
     )
     model.write(tmp_path / "out")
     again = dp.load_model(tmp_path / "out")
     assert again.confidence_intervals().low.tolist() == model.confidence_intervals().low.tolist()
+    assert again.certificate.plan.data_norm < 1  # the training clips long rows; intervals do not
     ends = again.predict_interval(table)
     truth = table["age"] * 0.5 + 10 * (table["home"] == "own")
     assert ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean() > 0.9

@@ -31,10 +31,14 @@ class Moments:
         The Gaussian privacy of all three together.
     relation : str
         The neighbouring relation.
+    norm : float
+        What the norm of rows is bounded by in these sums. Where the training clips rows to less,
+        intervals would be about clipped rows; at a bound that no row exceeds they are not.
     """
 
     mu: float
     relation: str
+    norm: float
 
     def noise(self, plan: Plan) -> tuple[float, float, float]:
         """Standard deviations on the gradient, on the curvature and on the outer products.
@@ -46,13 +50,13 @@ class Moments:
         as a term of a matrix takes twice the roundings of a gradient's.
         """
         loss = plan.loss
-        if loss is None or plan.data_norm is None or loss.outputs > 1:
+        if loss is None or loss.outputs > 1:
             raise PlanError(
-                "confidence intervals need a plan that names its loss and data_norm, and a loss of "
-                "one score (two classes, or a regression); found "
-                f"{'none' if loss is None else type(loss).__name__}. Leave intervals out."
+                "confidence intervals need a plan that names its loss, of one score (two classes, "
+                f"or a regression); found {'none' if loss is None else type(loss).__name__}. Leave "
+                "intervals out."
             )
-        norm = loss.augmented_norm(plan.data_norm)
+        norm = loss.augmented_norm(positive("norm", self.norm))
         gradient, bend = loss.slope_bound * norm, loss.curvature * norm**2
         twice, once = (2.0, math.sqrt(2)) if self.relation == REPLACE_ONE else (1.0, 1.0)
         moved = (twice * gradient, once * bend, once * gradient**2)

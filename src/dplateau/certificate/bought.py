@@ -101,6 +101,7 @@ class Bought:
             found["intervals"] = {
                 "mechanism": _SANDWICH,
                 "mu": float(self.moments.mu),
+                "data_norm": float(self.moments.norm),
                 "gradient_noise": gradient,
                 "curvature_noise": curvature,
                 "spread_noise": spread,
@@ -140,7 +141,9 @@ class Bought:
             stored, sums = record.get("scaling"), record.get("intervals")
             look = None if stored is None else Spread(positive("mu", stored["mu"]), relation)
             columns = 0 if stored is None else whole("columns", stored["columns"])
-            moments = None if sums is None else Moments(positive("mu", sums["mu"]), relation)
+            moments = None
+            if sums is not None:
+                moments = Moments(positive("mu", sums["mu"]), relation, sums["data_norm"])
             return cls(search, look, columns, moments)
         except (KeyError, TypeError, AttributeError) as trouble:
             raise PlanError(f"nothing that dplateau sells ({trouble!r}).") from None

@@ -178,6 +178,7 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
         if cls.__doc__ and PrivateLinearModel.__doc__:  # there are none under `python -OO`
             cls.__doc__ = with_shared_parameters(cls.__doc__, PrivateLinearModel.__doc__)
 
+    _longest = 0.0  # the norm that no row exceeds, where data_norm clips to less (no parameter)
     _bought = Bought()  # what was bought before the fit, with the same budget (no parameter)
 
     # -- before any data ------------------------------------------------------------------------
@@ -317,7 +318,11 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
         """What the budget buys beside the training, from public facts."""
         relation = str(relation_name(self.neighboring_relation))
         weights = (n_features + self.fit_intercept) * self._loss().outputs
-        moments = bought_moments(self.intervals, weights, relation, self.epsilon, self.delta)  # type: ignore[arg-type]
+        norm = self._longest or (self._norm() if self.data_norm else math.sqrt(n_features))
+        moments = bought_moments(
+            *(self.intervals, weights, norm, relation, self.epsilon),
+            self.delta,  # type: ignore[arg-type]
+        )
         return dataclasses.replace(self._bought_bounds(n_samples, relation), moments=moments)
 
     def _bought_bounds(self, n_samples: int, relation: str) -> Bought:

@@ -32,7 +32,12 @@ _ROWS = 4096  # that are made dense at a time
 
 
 def bought_moments(
-    share: float | bool, weights: int, relation: str, epsilon: float | None, delta: float
+    share: float | bool,
+    weights: int,
+    norm: float,
+    relation: str,
+    epsilon: float | None,
+    delta: float,
 ) -> Moments | None:
     """What to buy for a share of the budget; None where none is asked for."""
     if share is False or share == 0:
@@ -53,7 +58,7 @@ def bought_moments(
             f"confidence intervals are for at most {MOST_WEIGHTS} weights; there are {weights}. "
             "Use fewer features, or leave intervals out."
         )
-    return Moments(math.sqrt(share) * gdp_of(epsilon, delta), relation)
+    return Moments(math.sqrt(share) * gdp_of(epsilon, delta), relation, norm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +176,8 @@ class IntervalsMixin:
         """Intervals for the coefficients that count both sampling and privacy noise.
 
         They are about the weights that minimise the expected loss of the records as clipped to
-        ``data_norm`` and the target bounds: without penalty, early stopping or clipped gradients.
+        ``data_norm`` (where only ``feature_bounds`` are given, to the longest row within them) and
+        to the target bounds: without penalty, early stopping or clipped gradients.
         Where the model holds (a logistic regression's odds, a regression with symmetric errors)
         these are its true coefficients; where it does not, the best approximation, and the
         intervals still hold. Directions that the noise hides are drawn to 0, and the interval is

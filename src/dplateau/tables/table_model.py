@@ -122,7 +122,7 @@ class TableModel:
         encoder, column = _split(facts, target, rows)
         budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
         estimator = _estimator_for(column, model, data_norm=encoder.data_norm * clipped, **options)
-        estimator._bought = bought
+        estimator._bought, estimator._longest = bought, encoder.data_norm
         targets: Any
         if isinstance(table, TableStream):
             _refuse_streamed(person, search)

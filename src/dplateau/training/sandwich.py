@@ -1,7 +1,8 @@
 """Gradient, curvature and outer products at the released weights, with noise (theory, section 23).
 
 The ingredients of a sandwich covariance. Sums over all records, as the training bounds them but
-without its clipping of gradients; computed in blocks, released on a grid with exact noise.
+without its clipping of gradients, and to a norm of their own. Computed in blocks, released on a grid
+with exact noise.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.moments import Moments
 from dplateau.accounting.rounding import BLOCK
+from dplateau.plan.batches import FullBatch
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.data import Records, load
@@ -84,8 +86,9 @@ def private_sandwich(
     For every value of ``weights`` the result is ``moments.mu``-Gaussian differentially private
     under ``moments.relation``, for one record of the plan's unit.
     """
-    assert plan.loss is not None
-    records = load(plan, plan.loss, X, y, sample_weight, groups)
+    whole = _whole(plan, moments.norm)
+    assert whole.loss is not None
+    records = load(whole, whole.loss, X, y, sample_weight, groups)
     # The first four pairs of streams are the training's, the count's and the scaling's.
     *_, (stream, _) = noise.open_streams(random_state, 5)
     size = weights.size
@@ -103,9 +106,27 @@ def private_sandwich(
     return Sandwich(gradient, *matrices)
 
 
+def _whole(plan: Plan, norm: float) -> Plan:
+    """One look at all the plan's records: rows bounded by ``norm``, gradients not clipped."""
+    assert plan.loss is not None
+    return Plan(
+        records=plan.records,
+        batches=FullBatch(),
+        iterations=1,
+        step_size=1.0,
+        noise_multiplier=1.0,
+        loss=dataclasses.replace(plan.loss, clip=None),
+        data_norm=norm,
+        neighboring_relation=plan.neighboring_relation,
+        hidden_state=False,
+        dimension=plan.dimension,
+        unit=plan.unit,
+    )
+
+
 def _blocks(records: Records, weights: Array) -> Iterator[Array]:
     """For blocks of records: the gradient in the first row, below it both matrices."""
-    loss = dataclasses.replace(records.loss, clip=None)
+    loss = records.loss
     for lower, upper in _ranges(records):
         scale, _ = records.bounds(slice(lower, upper))
         rows = _rows(records, lower, upper, scale)
