@@ -1,8 +1,8 @@
 """Gradient, curvature and outer products at the released weights, with noise (theory, section 23).
 
 The ingredients of a sandwich covariance. Sums over all records, as the training bounds them but
-without its clipping of gradients, and to a norm of their own. Computed in blocks, released on a grid
-with exact noise.
+without its clipping of gradients, and to a norm of their own. Computed in blocks, released on a
+grid with exact noise.
 """
 
 from __future__ import annotations
