@@ -16,6 +16,7 @@ import typer
 
 from dplateau.certificate.files import check_file, reserved, write_file
 from dplateau.cli import app
+from dplateau.cli.terminal import say
 from dplateau.errors import DataError, PrivacyWarning
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.tables import MODELS
@@ -196,7 +197,7 @@ def train(
     from dplateau.tables.encoding import PublicTableEncoder, columns_used, load_schema
     from dplateau.tables.reading import column_names
     from dplateau.tables.scattered import TableElsewhere
-    from dplateau.tables.streaming import open_table
+    from dplateau.tables.streaming import TableStream, open_table
     from dplateau.tables.table_model import TableModel
     from dplateau.training.dask_workers import connected
 
@@ -237,6 +238,8 @@ def train(
                 scratch=scratch,
                 progress=shown,
             )
+            if isinstance(source, TableStream) and not as_json:
+                say(source.announcement(features))
         trained = TableModel.train(
             source,
             facts,

@@ -24,6 +24,7 @@ from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.partitions import refuse_elsewhere
 from dplateau.training.persons import NO_POINTERS, by_person, check_unit, row_weights
+from dplateau.training.scratch import gigabytes, memory_left
 from dplateau.training.sources import (
     beside,
     dense_from_table,
@@ -182,6 +183,12 @@ def load(
     weights = np.zeros(0) if sample_weight is None else row_weights(sample_weight, records)
     pointers = NO_POINTERS
     if groups is not None:
+        needed = mapped_bytes(matrix)
+        if needed > memory_left():
+            raise DataError(
+                "groups bring the rows of each person together in memory, which takes about "
+                f"{gigabytes(needed)} more than there is left. Use a machine with more memory."
+            )
         order, pointers = by_person(groups, records)
         matrix, y = matrix[order], np.asarray(y)[order]
         counts = np.diff(pointers)
