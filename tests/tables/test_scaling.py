@@ -189,7 +189,7 @@ def test_estimators_scale_by_bounds_and_predict_in_the_features_own_scale(kind: 
 def test_bounds_are_required_where_values_are_looked_for() -> None:
     with pytest.raises(PlanError, match="feature_bounds"):
         dp.PrivateLogisticRegression(
-            epsilon=1.0, delta=1e-6, data_norm=1.0, classes=[0, 1], scaling="standard"
+            epsilon=1.0, delta=1e-6, data_norm=1.0, classes=[0, 1], scaling="whiten"
         ).plan(100, 2)
     with pytest.raises(PlanError, match="pair of finite numbers"):
         dp.PrivateLogisticRegression(

@@ -20,7 +20,7 @@ from dplateau.accounting.search import Search
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
-_LOOK = "noisy counts and moments"
+_LOOK, _MATRIX = "noisy counts and moments", "noisy counts, moments and second-moment matrix"
 _SANDWICH = "noisy gradient, curvature and outer products"
 
 
@@ -89,13 +89,15 @@ class Bought:
         if self.scaling is not None:
             counts, moments = self.scaling.noise(self.columns)
             found["scaling"] = {
-                "mechanism": _LOOK,
+                "mechanism": _MATRIX if self.scaling.whiten else _LOOK,
                 "mu": float(self.scaling.mu),
                 "columns": int(self.columns),
                 "count_noise": counts,
                 "moment_noise": moments,
                 "training_epsilon": amount(account(plan, delta).epsilon(delta)),
             }
+            if self.scaling.whiten:
+                found["scaling"]["matrix_noise"] = self.scaling.matrix_noise(self.columns)
         if self.moments is not None:
             gradient, curvature, spread = self.moments.noise(plan)
             found["intervals"] = {
@@ -124,6 +126,11 @@ class Bought:
                 "to where the values lie by counts and moments with noise, whose price is part of "
                 "epsilon (theory, section 17).",
             )
+            if self.scaling.whiten:
+                said += (
+                    "The linear map that makes their features uncorrelated, from the matrix of "
+                    "their second moments with noise.",
+                )
         if self.moments is not None:
             said += (
                 "What confidence intervals are computed from: gradient, curvature and outer "
@@ -139,7 +146,9 @@ class Bought:
             search = Search.from_dict(record["search"]) if "search" in record else None
             relation = record["guarantee"]["relation"]
             stored, sums = record.get("scaling"), record.get("intervals")
-            look = None if stored is None else Spread(positive("mu", stored["mu"]), relation)
+            look = None
+            if stored is not None:
+                look = Spread(positive("mu", stored["mu"]), relation, "matrix_noise" in stored)
             columns = 0 if stored is None else whole("columns", stored["columns"])
             moments = None
             if sums is not None:

@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
 
 from dplateau._validate import non_negative, positive, whole
 from dplateau.accounting.guarantee import WEAK_EPSILON
-from dplateau.accounting.prepared import Spread, plan_beside
+from dplateau.accounting.prepared import plan_beside
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.evaluation import Evaluation
@@ -38,7 +38,7 @@ from dplateau.estimators.on_cluster import fit_on_cluster
 from dplateau.estimators.pace import ROOM, measured
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
 from dplateau.estimators.scaling import KINDS as KINDS_OF_SCALING
-from dplateau.estimators.scaling import as_bounds, bought_mu, mapped, row_norm
+from dplateau.estimators.scaling import as_bounds, as_came, bought_look, looked, mapped, row_norm
 from dplateau.estimators.surroundings import COPIES, warn_of_learned_steps
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch, relation_name
 from dplateau.plan.domains import L2Ball
@@ -52,7 +52,6 @@ from dplateau.training.partitions import lies_elsewhere, refuse_elsewhere
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 from dplateau.training.sandwich import private_sandwich
-from dplateau.training.scaling import private_bounds
 from dplateau.training.sources import spool_parquet
 from dplateau.training.stopping import seconds
 
@@ -140,9 +139,11 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
     feature_bounds : sequence of pairs, optional
         A public lower and upper bound for every feature. Features are then centred and scaled by
         them before training, and ``data_norm``, which counts in that scale, may be left out.
-    scaling : {"auto", "public", "standard"}
+    scaling : {"auto", "public", "standard", "whiten"}
         With ``feature_bounds``: whether a share of the budget buys narrower ones, around where the
-        values lie. "auto" does where the number of rows is public and large enough for the noise.
+        values lie ("standard"), and a linear map that makes features uncorrelated ("whiten").
+        "auto" does where the number of rows is public and large enough for the noise. With
+        ``data_norm`` alone "standard" buys the usual length of rows, where the bound is loose.
     intervals : bool or float, default False
         The share of the budget that buys confidence intervals (`confidence_intervals`,
         `predict_interval`); True: 0.3 of its square, which leaves 84 % of it for the training.
@@ -291,9 +292,9 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
             raise PlanError(
                 f"scaling must be one of {list(KINDS_OF_SCALING)}; found {self.scaling!r}."
             )
-        if self.scaling == "standard" and self.feature_bounds is None and not self._bought:
+        if self.scaling == "whiten" and self.feature_bounds is None and not self._bought:
             raise PlanError(
-                "scaling='standard' looks for the values within public bounds: give "
+                "scaling='whiten' looks for the values within public bounds: give "
                 "feature_bounds, a pair for every feature."
             )
         if isinstance(self.learning_rate, numbers.Real):
@@ -326,15 +327,20 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
         return dataclasses.replace(self._bought_bounds(n_samples, relation), moments=moments)
 
     def _bought_bounds(self, n_samples: int, relation: str) -> Bought:
-        if self._bought or self.feature_bounds is None:
+        if self._bought or not (self.feature_bounds is not None or self._looks_at_lengths):
             return self._bought
         known = relation != ADD_OR_REMOVE_ONE or self.records is not None
-        columns = len(self.feature_bounds)
-        mu = bought_mu(
+        columns = 1 if self.feature_bounds is None else len(self.feature_bounds)
+        look = bought_look(
             *(self.scaling, columns, n_samples if known else 0, relation),
             *(self.epsilon, self.delta),  # type: ignore[arg-type]
         )
-        return Bought(scaling=Spread(mu, relation), columns=columns) if mu else Bought()
+        return Bought() if look is None else Bought(scaling=look, columns=columns)
+
+    @property
+    def _looks_at_lengths(self) -> bool:
+        """Whether a loose ``data_norm`` is drawn in."""
+        return self.scaling == "standard" and self.feature_bounds is None and not self._bought
 
     def _refuse_unpriced(self, options: FitOptions) -> None:
         """A look at the columns is priced for single records, once, and without a ledger."""
@@ -343,19 +349,30 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
                 "a ledger hears of one plan, and intervals are bought beside it. Leave them out, "
                 "or enter the certificate in the ledger afterwards."
             )
-        if self.feature_bounds is None or self.scaling == "public":
+        if not self._looks_at_lengths and (self.feature_bounds is None or self.scaling == "public"):
             return
-        if any(o is not None for o in (options.groups, options.reservation, options.checkpoint)):
+        if any(o is not None for o in (options.reservation, options.checkpoint)):
             raise PlanError(
-                f"scaling={self.scaling!r} with feature_bounds is priced for single records and "
-                "one look: it does not go with groups, a ledger or a checkpoint. Use "
+                f"scaling={self.scaling!r} is priced beside the plan, for one look: it does not go "
+                "with a ledger, which hears of one plan, nor with a checkpoint. Use "
                 "scaling='public'."
             )
 
-    def _scaled(self, X: Any, bought: Bought) -> Any:
-        """Training features, mapped by public bounds or by bounds that were bought."""
+    def _scaled(self, X: Any, bought: Bought, groups: Any) -> Any:
+        """Training features, mapped by public bounds or by what was bought.
+
+        Where the unit is a person, the first row of each is looked at: one record of theirs.
+        """
+        vars(self).pop("scaling_", None)
+        seen = X
+        if groups is not None and bought.scaling is not None:
+            order, pointers = by_person(groups, X.shape[0])
+            seen = X[order[pointers[:-1]]]
         if self.feature_bounds is None:
-            return X
+            if not self._looks_at_lengths or bought.scaling is None:
+                return X
+            self.scaling_ = looked(seen, None, self._norm(), bought.scaling, self.random_state)
+            return mapped(X, self.scaling_)
         low, high = as_bounds(self.feature_bounds)
         if len(low) != X.shape[1]:
             raise DataError(
@@ -366,10 +383,8 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
             self.scaling_ = np.column_stack([(low + high) / 2, (high - low) / 2])
             return X
         mapped(X[:0], np.ones((len(low), 2)))  # a sparse matrix is refused before it is looked at
-        if bought.scaling is not None:
-            values = np.asarray(X, dtype=np.float64)
-            low, high = private_bounds(values, low, high, bought.scaling, self.random_state)
-        self.scaling_ = np.column_stack([(low + high) / 2, (high - low) / 2])
+        look, norm = bought.scaling, self._norm()
+        self.scaling_ = looked(seen, (low, high), norm, look, self.random_state)
         return mapped(X, self.scaling_)
 
     def _batches(self, n_samples: int) -> Batches | None:
@@ -430,7 +445,7 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
                     "confidence intervals are computed in one process, and these records lie on a "
                     "cluster. Leave intervals out."
                 )
-        X = self._scaled(X, bought)
+        X = self._scaled(X, bought, options.groups)
         assert plan.loss is not None
         if options.reservation is not None:  # no step before the ledger has agreed to the plan
             options.reservation.confirm(plan, counting)
@@ -482,15 +497,14 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
 
     def _facts(self) -> dict[str, Any]:
         """What predictions depend on beside the weights and the plan, for the certificate."""
-        scaled = {} if self.feature_bounds is None else {"scaling": self.scaling_.tolist()}
+        scaled = {"scaling": self.scaling_.tolist()} if hasattr(self, "scaling_") else {}
         return {"estimator": type(self).__name__, **scaled}
 
     def _as_came(self, weights: Array, constant: Any) -> tuple[Array, Any]:
         """Weights per feature (the last axis) and constants, in the scale of the features."""
-        if self.feature_bounds is None:
+        if not hasattr(self, "scaling_"):
             return weights, constant
-        centre, half = self.scaling_.T
-        return weights / half, constant - (weights / half) @ centre
+        return as_came(weights, constant, self.scaling_)
 
     def _weights(self, y: NDArray[Any], sample_weight: Any) -> Array | None:
         """Weights in [0, 1] for every row, or None where all count fully."""

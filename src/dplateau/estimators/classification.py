@@ -246,7 +246,7 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
         assert loss is not None
         assert data_norm is not None
         rows = self._features(X)
-        if self.feature_bounds is not None:
+        if hasattr(self, "scaling_"):
             rows = mapped(rows, self.scaling_)
         norms = np.minimum(row_norms(rows), data_norm)
         limit = np.inf if loss.clip is None else loss.clip

@@ -241,7 +241,7 @@ class IntervalsMixin:
     def _trained_rows(self, X: Array) -> Array:
         """Rows as the weights are multiplied with them: scaled, with the intercept's feature."""
         model: Any = self
-        rows = X if model.feature_bounds is None else mapped(X, model.scaling_)
+        rows = mapped(X, model.scaling_) if hasattr(model, "scaling_") else X
         constant = np.full((len(rows), 1 if model._constant else 0), model._constant)
         return np.hstack([np.asarray(rows, dtype=np.float64), constant])
 

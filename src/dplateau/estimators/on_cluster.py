@@ -41,7 +41,7 @@ def fit_on_cluster(model: PrivateLinearModel, X: Any, y: Any, options: FitOption
             "groups= does not go with a Dask collection: a person's rows may lie on several "
             "workers. Gather the rows yourself: X.compute()."
         )
-    if model.feature_bounds is not None and model.scaling != "public":
+    if model._looks_at_lengths or (model.feature_bounds is not None and model.scaling != "public"):
         raise PlanError(
             f"scaling={model.scaling!r} looks at all rows at once, which a cluster does not. Use "
             "scaling='public' with a Dask collection."

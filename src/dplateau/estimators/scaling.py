@@ -12,18 +12,22 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from sklearn.utils.extmath import row_norms
 
 from dplateau._validate import positive
-from dplateau.accounting.prepared import Spread
+from dplateau.accounting.prepared import CLIPPED, Spread
 from dplateau.accounting.privacy_loss.conversions import gdp_of
 from dplateau.errors import DataError, PlanError
+from dplateau.training.scaling import WIDTH, private_bounds, whitening
 
 Array = NDArray[np.float64]
 
-KINDS = ("auto", "public", "standard")
+KINDS = ("auto", "public", "standard", "whiten")
 SHARE = 0.3  # of the budget's Gaussian privacy: leaves 95 % of it for the training
-ROW = 0.6  # usual length of a row of features in [-1, 1], relative to the longest possible
 _ENOUGH = 0.1  # noise on the counts, as a share of the records, up to which looking pays
+_SHARP = 0.1  # noise on the matrix, as a share of a scaled feature's variance, likewise
+_AMPLE = 30.0  # n mu over columns**1.5 from which on whitening is forecast to pay
+_MOST_COLUMNS = 100  # that "auto" whitens
 
 
 def bought_mu(
@@ -54,6 +58,32 @@ def bought_mu(
     return mu
 
 
+def bought_look(
+    scaling: str, columns: int, records: int, relation: str, epsilon: float | None, delta: float
+) -> Spread | None:
+    """The look at the columns to buy: none, at their bounds, or at their second moments too.
+
+    In scaled features the forecast leaves ``reach sqrt(d / 2) / (n mu)`` of the loss, whatever they
+    are; in whitened ones all directions are learned after a travel of some ``d``, and ``d**2`` over
+    ``(n mu)**2`` is left. "auto" whitens where that is less by far and the matrix is sharp.
+
+    Examples
+    --------
+    >>> [bought_look("auto", 8, n, "replace_one", 1.0, 1e-6) for n in (10**4, 10**6)]
+    ... # doctest: +ELLIPSIS
+    [Spread(mu=..., whiten=False), Spread(mu=..., whiten=True)]
+    """
+    mu = bought_mu(scaling, columns, records, relation, epsilon, delta)
+    if mu == 0:
+        return None
+    look = Spread(mu, relation, whiten=True)
+    noise = 2 * math.sqrt(columns) * look.matrix_noise(columns) / max(records, 1)
+    ample = records * mu / SHARE >= _AMPLE * columns**1.5 and 2 <= columns <= _MOST_COLUMNS
+    sharp = noise <= _SHARP / WIDTH**2
+    whiten = scaling == "whiten" or (scaling == "auto" and ample and sharp)
+    return look if whiten else Spread(mu, relation)
+
+
 def as_bounds(feature_bounds: Any) -> tuple[Array, Array]:
     """Lower and upper bounds of all features; refused unless there is a pair for each."""
     try:
@@ -76,17 +106,68 @@ def as_bounds(feature_bounds: Any) -> tuple[Array, Array]:
 
 def row_norm(features: int) -> float:
     """The norm that rows of scaled features are clipped to where none is given."""
-    return ROW * math.sqrt(features)
+    return CLIPPED * math.sqrt(features)
 
 
-def mapped(X: Any, centre_and_half: Array) -> Any:
-    """The features as they are trained on."""
+def mapped(X: Any, scaling: Array) -> Any:
+    """The features as they are trained on.
+
+    ``scaling`` has a row for every feature: its centre, its half width and, where features are
+    whitened, a row of the matrix that they are multiplied by afterwards.
+    """
+    centre, half = scaling[:, 0], scaling[:, 1]
     if scipy.sparse.issparse(X):
-        raise DataError(
-            "feature_bounds centre every feature, which a sparse matrix cannot hold. Pass an "
-            "array, or data_norm in place of feature_bounds."
-        )
-    return (X - centre_and_half[:, 0]) / centre_and_half[:, 1]
+        if centre.any() or scaling.shape[1] > 2:
+            raise DataError(
+                "feature_bounds centre every feature, which a sparse matrix cannot hold. Pass an "
+                "array, or data_norm in place of feature_bounds."
+            )
+        return scipy.sparse.csr_array(X.multiply(1 / half))
+    scaled = (X - centre) / half
+    return scaled if scaling.shape[1] == 2 else scaled @ scaling[:, 2:].T
 
 
-__all__ = ["KINDS", "SHARE", "as_bounds", "bought_mu", "mapped", "row_norm"]
+def as_came(weights: Array, constant: Any, scaling: Array) -> tuple[Array, Any]:
+    """Weights of mapped features (the last axis) and constants, in the scale of the features."""
+    if scaling.shape[1] > 2:
+        weights = weights @ scaling[:, 2:]
+    weights = weights / scaling[:, 1]
+    return weights, constant - weights @ scaling[:, 0]
+
+
+def looked(
+    X: Any, bounds: tuple[Array, Array] | None, data_norm: float, look: Spread | None, seed: Any
+) -> Array:
+    """What features are mapped by: public bounds, or what a look at the records found.
+
+    Without bounds the lengths of rows are looked at, and a loose ``data_norm`` is drawn in: rows
+    are stretched so that it fits those there are.
+    """
+    if bounds is None:
+        assert look is not None
+        lengths = row_norms(X).astype(np.float64)[:, None]
+        _, high = private_bounds(lengths, np.zeros(1), np.array([data_norm]), look, seed)
+        half = min(max(float(high[0]) / data_norm, 1e-6), 1.0)
+        return np.column_stack([np.zeros(X.shape[1]), np.full(X.shape[1], half)])
+    low, high = bounds
+    values = None if look is None else np.asarray(X, dtype=np.float64)
+    if look is not None and values is not None:
+        low, high = private_bounds(values, low, high, look, seed)
+    centre, half = (low + high) / 2, (high - low) / 2
+    if look is None or not look.whiten or values is None:
+        return np.column_stack([centre, half])
+    middle, matrix = whitening((values - centre) / half, look, seed)
+    return np.column_stack([centre + half * middle, half, matrix])
+
+
+__all__ = [
+    "KINDS",
+    "SHARE",
+    "as_bounds",
+    "as_came",
+    "bought_look",
+    "bought_mu",
+    "looked",
+    "mapped",
+    "row_norm",
+]

@@ -142,10 +142,12 @@ class _Graph:
         plan = estimator.plan_
         limit = float("inf") if plan.loss.clip is None else float(plan.loss.clip)
         doubled = self._add("Cast", ["features"], to=self._kinds.DOUBLE)
-        if getattr(estimator, "feature_bounds", None) is not None:
-            centre, half = np.asarray(estimator.scaling_, dtype=float).T
-            moved = self._add("Sub", [doubled, self._constant(centre)])
-            doubled = self._add("Div", [moved, self._constant(half)])
+        if hasattr(estimator, "scaling_"):
+            scaling = np.asarray(estimator.scaling_, dtype=float)
+            moved = self._add("Sub", [doubled, self._constant(scaling[:, 0])])
+            doubled = self._add("Div", [moved, self._constant(scaling[:, 1])])
+            if scaling.shape[1] > 2:
+                doubled = self._add("MatMul", [doubled, self._constant(scaling[:, 2:].T)])
         squares = self._add("Mul", [doubled, doubled])
         square = self._add("ReduceSum", [squares, self._constant(np.array([1]))], keepdims=1)
         bounded = self._add("Min", [square, self._constant(np.array([float(plan.data_norm) ** 2]))])

@@ -335,6 +335,11 @@ def _scaled(
     """The schema with bounds bought for its numbers, what they cost, and the usual row length."""
     if isinstance(table, TableElsewhere):
         return schema, Bought(), 1.0
+    if scaling == "whiten":
+        raise PlanError(
+            "scaling='whiten' maps the features of an estimator with feature_bounds; a table's "
+            "model file holds bounds. Use scaling='standard' (--scaling standard)."
+        )
     relation = options.get("neighboring_relation", REPLACE_ONE)
     columns = scaled_columns(schema, target) if target in schema["columns"] else []
     if isinstance(table, TableStream):

@@ -2,7 +2,8 @@
 
 Public bounds are often ten or a thousand times wider than the data. A tree of noisy counts finds
 a window that holds nearly all values of every column, noisy moments inside the window centre and
-scale it. Both are Gaussian releases; what is returned is computed from them alone.
+scale it; where features are whitened, the noisy matrix of second moments follows. All are Gaussian
+releases with noise drawn without error; what is returned is computed from them alone.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.accounting.prepared import LEVELS, Spread
+from dplateau.accounting.prepared import CLIPPED, LEVELS, Spread
 from dplateau.training import noise
+from dplateau.training.exact import add_and_round
 
 Array = NDArray[np.float64]
 
@@ -86,11 +88,11 @@ def _bounds(
 ) -> tuple[float, float]:
     """Centre and half width for one column, in units of its public bounds."""
     left, right, total = _window(shares, of_counts, generator)
-    sums = of_sums * generator.standard_normal(2)
+    sums = np.zeros(2)
     for held in shares.pieces():
-        v = np.clip(2 * (held - left) / (right - left) - 1, -1.0, 1.0)
-        sums += v.sum(), (v * v - 0.5).sum()
-    first, second = _rounded(sums, of_sums)
+        v = _summable(np.clip(2 * (held - left) / (right - left) - 1, -1.0, 1.0))
+        sums += v.sum(), _summable(v * v - 0.5).sum()
+    first, second = _noisy(sums, of_sums, generator)
     centre, half = 0.0, 1.0
     if total > 0:
         mean = float(np.clip(first / total, -1.0, 1.0))
@@ -113,8 +115,7 @@ def _window(
     for level in range(1, LEVELS + 1):
         bins = 2**level
         found = finest.reshape(bins, -1).sum(axis=1)  # halving a bin's number is exact
-        counts = found + deviation * generator.standard_normal(bins)
-        counts = _rounded(counts, deviation)
+        counts = _noisy(found.astype(np.float64), deviation, generator)
         if level == 1:
             total = float(counts.sum())
         pairs = counts[:-1] + counts[1:]
@@ -126,9 +127,71 @@ def _window(
     return left, right, total
 
 
-def _rounded(values: Array, deviation: float) -> Array:
-    """On a public grid far coarser than the spacing of floats, and far finer than the noise."""
-    return noise.round_to_grid(values, 2.0 ** math.floor(math.log2(deviation / 1024)))
+def whitening(rows: Array, spread: Spread, random_state: noise.Seed = None) -> tuple[Array, Array]:
+    """Centre and matrix that make rows of scaled features uncorrelated and equally spread.
+
+    Parameters
+    ----------
+    rows : array of shape (records, columns)
+        Features in units of their bounds; one with a value that is not finite counts nothing.
+
+    Returns
+    -------
+    centre, matrix : arrays
+        A row ``v`` becomes ``matrix @ (v - centre)``. Directions that drown in the noise are not
+        blown up.
+
+    Guarantee
+    ---------
+    Together with `private_bounds` the result is ``spread.mu``-Gaussian differentially private
+    under ``spread.relation``.
+
+    Examples
+    --------
+    >>> draw = np.random.default_rng(0).normal(0.0, 0.3, (50_000, 2))
+    >>> rows = draw @ np.array([[1.0, 0.9], [0.0, 0.3]])
+    >>> centre, matrix = whitening(rows, Spread(1.0, "replace_one", whiten=True), random_state=1)
+    >>> bool(abs(np.corrcoef((rows @ matrix.T).T)[0, 1]) < 0.1 < abs(np.corrcoef(rows.T)[0, 1]))
+    True
+    """
+    *_, (_, generator) = noise.open_streams(random_state, 4)  # beside the bounds' own
+    columns = rows.shape[1]
+    deviation = spread.matrix_noise(columns)
+    sums = np.zeros((columns + 1, columns + 1))
+    for first in range(0, len(rows), max(_PIECE // columns, 1)):
+        piece = rows[first : first + max(_PIECE // columns, 1)]
+        piece = piece[np.isfinite(piece).all(axis=1)]
+        norms = np.linalg.norm(piece, axis=1, keepdims=True)
+        longest = CLIPPED * math.sqrt(columns)
+        piece = piece * np.minimum(1.0, longest / np.maximum(norms, 1e-300))
+        # Cut to multiples of 2**-12, which are multiplied and added up without any rounding.
+        piece = np.column_stack([np.ones(len(piece)), np.trunc(piece * 2.0**12) / 2.0**12])
+        sums += piece.T @ piece
+    upper = np.triu_indices(columns + 1)
+    weigh = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+    found = np.zeros_like(sums)
+    found[upper] = _noisy(sums[upper] * weigh, deviation, generator) / weigh
+    found = np.triu(found) + np.triu(found, 1).T
+    total = found[0, 0]
+    if not total > 10 * deviation:  # too few records to see anything
+        return np.zeros(columns), np.eye(columns)
+    centre = found[0, 1:] / total
+    values, axes = np.linalg.eigh(found[1:, 1:] / total - np.outer(centre, centre))
+    usual = max(float(values.clip(min=0.0).mean()), 1e-12)
+    drowned = 4 * deviation * math.sqrt(columns) / total
+    values = np.maximum(values, max(drowned, _NARROWEST * usual))
+    return centre, np.asarray((axes / np.sqrt(values)) @ axes.T / WIDTH)
 
 
-__all__ = ["LEVELS", "WIDTH", "Spread", "private_bounds"]
+def _summable(values: Array) -> Array:
+    """Multiples of 2**-20: a million million of them are added up without any rounding."""
+    return noise.round_to_grid(values, 2.0**-20)
+
+
+def _noisy(sums: Array, deviation: float, generator: np.random.Generator) -> Array:
+    """Exact noise, on a public grid far coarser than the spacing of floats."""
+    grid = 2.0 ** math.floor(math.log2(deviation / 1024))
+    return add_and_round(sums, deviation, grid, generator)
+
+
+__all__ = ["LEVELS", "WIDTH", "Spread", "private_bounds", "whitening"]
