@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, Poisson, RandomAllocation
 
 ANNOUNCED = 60.0  # seconds on one ordinary core that a plan may take unless told otherwise
-VALUE = 0.002  # of what there is to learn: what e times as much training must gain
+VALUE = 0.003  # of what there is to learn: what e times as much training must gain
 LEAST_BATCH = 256
 _BLOCKS = 2.5  # hidden iterates: hits are hidden as if batches were this many times as large
 _HIDES = 0.6  # noise multiplier from which on they are
