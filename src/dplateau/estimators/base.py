@@ -358,12 +358,13 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
                 "scaling='public'."
             )
 
-    def _scaled(self, X: Any, bought: Bought, groups: Any) -> Any:
+    def _scaled(self, X: Any, bought: Bought, groups: Any = None) -> Any:
         """Training features, mapped by public bounds or by what was bought.
 
         Where the unit is a person, the first row of each is looked at: one record of theirs.
         """
-        vars(self).pop("scaling_", None)
+        if hasattr(self, "scaling_"):
+            del self.scaling_
         seen = X
         if groups is not None and bought.scaling is not None:
             order, pointers = by_person(groups, X.shape[0])

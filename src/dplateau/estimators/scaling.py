@@ -147,8 +147,8 @@ def looked(
         assert look is not None
         lengths = row_norms(X).astype(np.float64)[:, None]
         _, high = private_bounds(lengths, np.zeros(1), np.array([data_norm]), look, seed)
-        half = min(max(float(high[0]) / data_norm, 1e-6), 1.0)
-        return np.column_stack([np.zeros(X.shape[1]), np.full(X.shape[1], half)])
+        share = min(max(float(high[0]) / data_norm, 1e-6), 1.0)
+        return np.column_stack([np.zeros(X.shape[1]), np.full(X.shape[1], share)])
     low, high = bounds
     values = None if look is None else np.asarray(X, dtype=np.float64)
     if look is not None and values is not None:
