@@ -363,8 +363,7 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
 
         Where the unit is a person, the first row of each is looked at: one record of theirs.
         """
-        if hasattr(self, "scaling_"):
-            del self.scaling_
+        self.__dict__.pop("scaling_", None)  # of a fit before
         seen = X
         if groups is not None and bought.scaling is not None:
             order, pointers = by_person(groups, X.shape[0])
