@@ -9,6 +9,7 @@ from scipy.special import ndtr
 
 import dplateau as dp
 from dplateau.accounting.privacy_loss.composed import compositions
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import log_moment
 from dplateau.accounting.privacy_loss.epochs import allocated_epoch, fewer_steps
 
@@ -153,3 +154,23 @@ def test_replaced_records_cost_about_what_poisson_batches_do():
 
 def test_hits_beyond_reach_are_charged_in_full():
     assert dp.account(shown(multiplier=0.1, epochs=1)).epsilon(1e-5) > 40
+
+
+def test_batches_that_fill_often_leave_the_price_of_a_step_that_is_told():
+    plan = dp.Plan(
+        records=30,
+        batches=dp.RandomAllocation(10, max_overflow=1.0),
+        iterations=6,
+        step_size=1.0,
+        noise_multiplier=2.0,
+        lipschitz=1.0,
+        smoothness=1.0,
+        neighboring_relation="replace_one",
+    )
+    assert 6 * plan.overflow > 1e-4
+    told = 2 / 2.0 * math.sqrt(2)  # two epochs, a replaced record
+    found = dp.account(plan).bounds(1e-5)["composition"]
+    assert found <= gdp_epsilon(told, 1e-5) < math.inf
+    assert (
+        dp.account(plan.replace(neighboring_relation="add_or_remove_one")).epsilon(1e-5) == math.inf
+    )

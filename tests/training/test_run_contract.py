@@ -17,7 +17,7 @@ import scipy.sparse
 
 import dplateau as dp
 from dplateau.training import noise, stopping
-from dplateau.training.plain import PlainEngine
+from dplateau.training.plain import PlainTeam
 from dplateau.training.progress import preparing
 from dplateau.training.run import Release, release, run, run_many
 from dplateau.training.session import Session
@@ -344,13 +344,13 @@ class Ticking:
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         self.sizes = []
 
-        def timed(engine, weights, rows, add_up=PlainEngine.add_up):
+        def timed(team, weights, rows, add_up=PlainTeam.sum):
             count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
             self.sizes.append(count)
             self.now += self.per_record * (1 + count)
-            return add_up(engine, weights, rows)
+            return add_up(team, weights, rows)
 
-        monkeypatch.setattr(PlainEngine, "add_up", timed)
+        monkeypatch.setattr(PlainTeam, "sum", timed)
 
 
 @pytest.mark.parametrize("batches", [dp.Poisson(8), dp.RandomAllocation(8)])

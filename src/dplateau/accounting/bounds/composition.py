@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.privacy_loss.epochs import LARGEST_HIT, allocated_epoch
-from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price, WithFailure
+from dplateau.accounting.privacy_loss.profiles import (
+    Composed,
+    Gaussian,
+    Lesser,
+    Price,
+    WithFailure,
+)
 from dplateau.accounting.privacy_loss.sampled import displacement_chance, step_laws
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.plan import Plan
@@ -78,7 +84,7 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
     The ratio of an epoch is a mean of lognormal factors, and epochs are composed. Hits too large to
     hide are charged as if their step were told: ``mu^2 = sum of (s/varsigma)^2``. The chance that
     the other records fill some batch, so that the record displaces another one there, is part of
-    delta; only a zeroed-out record whose step is told displaces the same one in both worlds.
+    delta; a replaced or zeroed-out record whose step is told displaces the same one in both worlds.
     """
     epoch = plan.hits.epoch
     assert epoch is not None
@@ -86,16 +92,19 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
     epochs = math.ceil(last / epoch) if whole_run else math.ceil((last - 1) / epoch) + 1
     u = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
     crude = u * math.sqrt(min(epochs, last))
-    price: Price = Gaussian(crude)
-    filled = plan.overflow if plan.neighboring_relation == ADD_OR_REMOVE_ONE else 0.0
+    filled = min(plan.overflow * last, 1.0)
+    told: Price = Gaussian(crude)
+    if filled and plan.neighboring_relation == ADD_OR_REMOVE_ONE:
+        told = WithFailure(told, filled)
     mirrored = plan.neighboring_relation == REPLACE_ONE  # either neighbour has its own record
     hit = u / 2 if mirrored else u
-    if 0 < hit <= LARGEST_HIT:
-        whole, rest = divmod(last, epoch) if whole_run else (epochs, 0)
-        runs = [(epoch, whole), (rest, 1)]
-        parts = [(allocated_epoch(hit, epoch, r, mirrored), n) for r, n in runs if r and n]
-        price, filled = Composed(tuple(parts), crude), plan.overflow
-    return WithFailure(price, min(filled * last, 1.0)) if filled else price
+    if not 0 < hit <= LARGEST_HIT:
+        return told
+    whole, rest = divmod(last, epoch) if whole_run else (epochs, 0)
+    runs = [(epoch, whole), (rest, 1)]
+    parts = tuple((allocated_epoch(hit, epoch, r, mirrored), n) for r, n in runs if r and n)
+    hidden = Composed(parts, crude)
+    return Lesser(WithFailure(hidden, filled), told) if filled else hidden
 
 
 def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:

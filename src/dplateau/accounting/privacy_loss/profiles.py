@@ -152,6 +152,37 @@ class WithFailure:
         return [law.failing(self.failure) for law in self.price.orders_on_grid(interval)]
 
 
+@dataclass(frozen=True)
+class Lesser:
+    """Two prices of the same run, both valid: whichever is less.
+
+    See docs/theory.md#section-2.
+    """
+
+    one: Price
+    other: Price
+
+    def epsilon(self, delta: float) -> float:
+        return min(self.one.epsilon(delta), self.other.epsilon(delta))
+
+    def delta(self, epsilon: float) -> float:
+        return min(self.one.delta(epsilon), self.other.delta(epsilon))
+
+    def profile(self, epsilons: Vector) -> Vector:
+        return np.asarray(np.minimum(self.one.profile(epsilons), self.other.profile(epsilons)))
+
+    def estimate(self, delta: float) -> float:
+        return min(self.one.estimate(delta), self.other.estimate(delta))
+
+    def tradeoff(self, type_one: Vector) -> Vector | None:
+        return None  # read off the privacy profile
+
+    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+        """Of the price that sends less mass to infinity."""
+        both = self.one.orders_on_grid(interval), self.other.orders_on_grid(interval)
+        return min(both, key=lambda laws: max(law.infinity for law in laws))
+
+
 def as_pld(price: Price, interval: float) -> PLD:
     """A price as dp_accounting's privacy loss distribution; one order where both are the same.
 
