@@ -104,8 +104,9 @@ class Laying:
         """In the table's order: where a chunk begins, rows wanted of it, and their places."""
         rows, places = self._rows.mapped(), self._places.mapped()
         cursors = np.array(self._runs[:-1])
-        chunk = max(_CHUNK_BYTES // width, 1)
-        for lower in range(0, len(self._columns[0]), chunk):
+        count = len(self._columns[0])
+        chunk = max(min(_CHUNK_BYTES // width, _RUN * count // max(self._sorted, 1)), 1)
+        for lower in range(0, count, chunk):
             parts = []
             for k, stop in enumerate(self._runs[1:]):
                 run = rows[cursors[k] : stop]
