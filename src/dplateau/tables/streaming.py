@@ -59,7 +59,7 @@ class TableStream:
         """What encoding so many features will take, in words."""
         size = sum(file.about_rows() for file in self.files) * 4 * features
         return (
-            f"The table is trained from the disk: up to {gigabytes(size)} of scratch space in "
+            f"The table is trained from the disk: {gigabytes(size)} of scratch space in "
             f"{str(self.scratch)!r}, in files without a name."
         )
 
