@@ -43,7 +43,7 @@ from dplateau.estimators.effort import (
     sizes,
 )
 from dplateau.estimators.forecast import best_travel, excess, predicted_excess, unlearned
-from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, Poisson, relation_name
+from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, relation_name
 from dplateau.plan.checks import largest_step
 from dplateau.plan.domains import Domain, Everywhere
 from dplateau.plan.losses import Loss
@@ -140,11 +140,11 @@ def suggest_plan(
 
     Examples
     --------
-    >>> from dplateau import Logistic
+    >>> from dplateau import Logistic, account
     >>> plan = suggest_plan(Logistic(intercept=0.25), 10_000, 20, data_norm=1.0,
     ...                     epsilon=1.0, delta=1e-6)
-    >>> plan.batches, plan.hidden_state
-    (FullBatch(), True)
+    >>> account(plan).epsilon(1e-6) <= 1.0, plan.hidden_state
+    (True, True)
     """
     _check_given(loss, epsilon, noise_multiplier, delta)
     if iterations is not None and iterations != math.inf:
@@ -376,7 +376,8 @@ def _calibrated(plan: Plan, epsilon: float, delta: float) -> Plan:
 
     Hidden hits are dear to work out; where they gain next to nothing they are left alone.
     """
-    if not isinstance(plan.batches, Poisson) or not plan.hidden_state:
+    coins = plan.hits.independent and not plan.hits.exchanged
+    if not coins or not plan.hidden_state:
         return calibrate(plan, epsilon, delta)
     plain = plan.inclusion_probability * math.sqrt(plan.iterations) / gdp_of(epsilon, delta)
     plain *= 2.0 if plan.neighboring_relation == REPLACE_ONE else 1.0
