@@ -53,6 +53,7 @@ def train(dplateau, folder):
 def test_a_table_with_gaps_is_learned_kept_with_its_ids_and_loaded(train, dplateau, folder):
     code, out, err = train()
     assert (code, err) == (0, "")
+    assert out.startswith("Planned for at most 60 seconds on one ordinary core")
     assert out.splitlines()[-1].startswith("Does the schema fit the table? dplateau check ")
     code, out, _ = dplateau("predict", folder / "model", folder / "ward.csv", "--id", "key")
     rows = list(csv.DictReader(io.StringIO(out)))

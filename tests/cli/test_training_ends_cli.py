@@ -59,7 +59,9 @@ def test_a_run_that_ctrl_c_ended_says_so_in_one_line(train, monkeypatch):
 
 
 def test_a_time_budget_may_be_plain_seconds_and_must_be_some(train):
-    assert train("--time-budget", "0.2")[0] == 0
+    code, out, _ = train("--time-budget", "0.2")
+    assert code == 0
+    assert out.startswith("Planned for 0.2 seconds on this machine.\n")
     code, _, err = train("--time-budget", "0s", "--force")
     assert code == 2
     assert "time_budget must be a positive number of seconds" in err

@@ -240,6 +240,8 @@ def train(
             )
             if isinstance(source, TableStream) and not as_json:
                 say(source.announcement(features))
+        if not as_json:
+            say(_planned_time(time_budget))
         trained = TableModel.train(
             source,
             facts,
@@ -283,6 +285,19 @@ def train(
     for file in files:
         print(f"  {file}")
     print(f"Does the schema fit the table? dplateau check {table} --schema {schema}")
+
+
+def _planned_time(time_budget: str | None) -> str:
+    """How long training may take, said before it begins."""
+    from dplateau.estimators.effort import ANNOUNCED
+    from dplateau.training.stopping import seconds
+
+    if time_budget is not None:
+        return f"Planned for {seconds(time_budget):g} seconds on this machine."
+    return (
+        f"Planned for at most {ANNOUNCED:g} seconds on one ordinary core; --time-budget asks for "
+        "another time."
+    )
 
 
 def _warn_of_identifiers(names: list[str]) -> None:
