@@ -128,7 +128,7 @@ def words_for(path, command, draw):
 
 @pytest.mark.parametrize(
     ("seed", "count"),
-    [(0, 25), *(pytest.param(s, 400, marks=pytest.mark.slow) for s in range(1, 9))],
+    [(0, 15), *(pytest.param(s, 400, marks=pytest.mark.slow) for s in range(1, 9))],
 )
 def test_no_command_ends_unforeseen(dplateau, place, seed, count):
     draw, known = random.Random(seed), sorted(commands(), key=lambda one: one[0])
