@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau import run
 from dplateau.plan.checks import weights_in_domain
 from dplateau.training.checkpoint import MARK, Checkpoint, ResumeFile
-from dplateau.training.run import release, run
+from dplateau.training.run import release
 
 LOSS = dp.Logistic()
 PLAN = dp.Plan(

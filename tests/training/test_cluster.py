@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau import run
 from dplateau.errors import ClusterError, DataError, PlanError
 from dplateau.training import cluster
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.partitions import Part, Partitions
-from dplateau.training.run import release, run
+from dplateau.training.run import release
 
 N, D = 120, 4
 BATCHES = [

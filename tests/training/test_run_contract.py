@@ -16,10 +16,11 @@ import pytest
 import scipy.sparse
 
 import dplateau as dp
+from dplateau import run
 from dplateau.training import noise, stopping
 from dplateau.training.plain import PlainTeam
 from dplateau.training.progress import preparing
-from dplateau.training.run import Release, release, run, run_many
+from dplateau.training.run import Release, release, run_many
 from dplateau.training.session import Session
 
 N, D = 48, 3

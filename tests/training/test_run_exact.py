@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dplateau as dp
+from dplateau import run
 from dplateau.training.native import slopes
 from dplateau.training.native.motion import loss_code
 from dplateau.training.noise import open_streams
-from dplateau.training.run import release, run, run_many
+from dplateau.training.run import release, run_many
 
 N, D, STEPS = 61, 5, 40
 LOSSES = [

@@ -11,7 +11,7 @@ PREAMBLE = """
 import sys, threading, time
 import numpy as np
 import dplateau as dp
-from dplateau.training.run import run
+from dplateau import run
 
 def resident():
     for line in open("/proc/self/status"):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau import run
 from dplateau.training.native import kernels
 from dplateau.training.native.crew import Crew
 from dplateau.training.noise import training_streams
-from dplateau.training.run import run
 from dplateau.training.session import Session
 
 LOSS = dp.Logistic(intercept=0.5)

@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 class RunOptions(TypedDict, total=False):
     """The options of a run; see `dplateau.training.run.release` for what each does."""
 
+    sample_weight: Any
+    groups: Any
     random_state: Seed
     progress: bool
     time_budget: float | str | None
@@ -32,6 +34,13 @@ class RunOptions(TypedDict, total=False):
     checkpoint: str | Path | Checkpoint | None
     allow_intermediate: bool
     callback: Callable[[int, Array], object] | None
+
+
+class IssueOptions(RunOptions, total=False):
+    """The same, and where to write a certificate at which delta."""
+
+    certificate: str | Path | None
+    delta: float | None
 
 
 def release(
@@ -48,22 +57,15 @@ def release(
 
     Parameters
     ----------
-    plan : Plan
-        What to run. A plan stated in constants alone is run on rows clipped to the largest norm
-        that keeps the loss within them.
-    loss : Loss
-        Equal to ``plan.loss`` where the plan has one.
-    X : array, CSR matrix, pandas or Arrow table, memory map, Parquet path, or Presampled
-        Records by features. A record that is not finite contributes nothing and raises nothing.
-    y : array, or the name of the Parquet file's target column
-        One target per record.
+    plan, loss, X, y
+        What to run, and on which data: see `dplateau.training.run.release`.
     certificate : path, optional
         Write a certificate of the release there, at ``delta``.
     delta : float, optional
         For the certificate.
     **options
-        ``random_state``, ``progress``, ``time_budget``, ``stop_at``, ``checkpoint``,
-        ``allow_intermediate`` and ``callback``: see `dplateau.training.run.release`.
+        ``sample_weight``, ``groups``, ``random_state``, ``progress``, ``time_budget``, ``stop_at``,
+        ``checkpoint``, ``allow_intermediate`` and ``callback``: see there.
     """
     if certificate is None:
         return training.release(plan, loss, X, y, **options)
@@ -75,24 +77,8 @@ def release(
     )
 
 
-def run(
-    plan: Plan,
-    loss: Loss,
-    X: Any,
-    y: Any = None,
-    *,
-    certificate: str | Path | None = None,
-    delta: float | None = None,
-    **options: Unpack[RunOptions],
-) -> Array:
+def run(plan: Plan, loss: Loss, X: Any, y: Any = None, **options: Unpack[IssueOptions]) -> Array:
     """Execute the plan and return its last iterate: `release` without the particulars.
-
-    Parameters
-    ----------
-    plan, loss, X, y, certificate, delta
-        See `release`.
-    **options
-        See `release`.
 
     Examples
     --------
@@ -103,4 +89,4 @@ def run(
     >>> run(plan, Huber(threshold=10.0), X, y).round(4).tolist()
     [1.0, 2.0, 3.0]
     """
-    return release(plan, loss, X, y, certificate=certificate, delta=delta, **options).weights
+    return release(plan, loss, X, y, **options).weights

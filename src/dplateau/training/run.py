@@ -83,35 +83,6 @@ class Release:
     grid: float
 
 
-def run(plan: Plan, loss: Loss, X: Any, y: Any = None, **options: Any) -> Array:
-    """Execute the plan and return its last iterate: `release` without the particulars.
-
-    Parameters
-    ----------
-    plan, loss, X, y
-        What to run, and on which data: see `release`.
-    **options
-        The keyword arguments of `release`: ``sample_weight``, ``groups``, ``random_state``,
-        ``progress``, ``time_budget``, ``stop_at``, ``checkpoint``, ``allow_intermediate``,
-        ``callback``, ``issue``.
-
-    Returns
-    -------
-    ndarray
-        The weights; see `Release`.
-
-    Examples
-    --------
-    >>> from dplateau import FullBatch, Huber
-    >>> plan = Plan(records=3, batches=FullBatch(), iterations=200, step_size=0.5,
-    ...             noise_multiplier=0.0, loss=Huber(threshold=10.0), data_norm=1.0)
-    >>> X, y = np.eye(3), np.array([1.0, 2.0, 3.0])
-    >>> run(plan, Huber(threshold=10.0), X, y).round(4).tolist()
-    [1.0, 2.0, 3.0]
-    """
-    return release(plan, loss, X, y, **options).weights
-
-
 def release(
     plan: Plan,
     loss: Loss,

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.ir as ir  # type: ignore[import-untyped]
+from numba import config as _config
 from numba import njit, types
 from numba.core import cgutils
-from numba.core import config as _config
 from numba.extending import intrinsic
 
 config: Any = _config  # whose settings come from the environment, so that no checker knows them
