@@ -14,9 +14,9 @@ from dplateau.accounting.lower.draws import draw, gauss_nodes
 from dplateau.accounting.lower.events import gaussian_bound
 from dplateau.accounting.lower.line import HitSum
 from dplateau.accounting.lower.lower import curved_bound, interval_bound, line_bound, lower_bound
-from dplateau.accounting.lower.moves import Move
+from dplateau.accounting.lower.neighbours import Stage, curved_interval
+from dplateau.accounting.lower.steps import Step
 from dplateau.accounting.lower.walks import walk
-from dplateau.accounting.lower.worlds import Stage, curved_interval
 
 ADD, REPLACE, ZERO = "add_or_remove_one", "replace_one", "replace_special"
 
@@ -24,7 +24,7 @@ ADD, REPLACE, ZERO = "add_or_remove_one", "replace_one", "replace_special"
 def plan_with(
     s, spread, *, n=100, q=None, relation=ADD, iterations=math.inf, diameter=10.0, **more
 ):
-    """A plan with hit ``s`` (between worlds) and noise ``spread`` in the iterate."""
+    """A plan with hit ``s`` (between neighbours) and noise ``spread`` in the iterate."""
     batches = more.pop("batches", dp.FullBatch() if q is None else dp.Poisson(q * n))
     b = batches.batch_size(n)
     unit = s / (2 if relation == REPLACE else 1)
@@ -118,11 +118,11 @@ def test_law_against_a_fine_uniform_grid(steps, slope):
     mass = np.zeros(cells)
     mass[cells // 2] = 1.0
     mass = mass @ np.linalg.matrix_power(kernel, steps)
-    move = Move(cases, 1.0)
-    law = walk([(move, steps - 1)] if steps > 1 else [], move, lower=-half, upper=half)
+    step = Step(cases, 1.0)
+    distribution = walk([(step, steps - 1)] if steps > 1 else [], step, lower=-half, upper=half)
     at = edges[1:-1:30]
-    assert law.cdf(at) == pytest.approx(np.cumsum(mass)[:-1:30], abs=3e-3)
-    assert law.cdf(at) + law.at_least(at) == pytest.approx(1.0, abs=1e-12)
+    assert distribution.cdf(at) == pytest.approx(np.cumsum(mass)[:-1:30], abs=3e-3)
+    assert distribution.cdf(at) + distribution.at_least(at) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_law_against_simulation():
@@ -132,19 +132,21 @@ def test_law_against_simulation():
     for _ in range(30):
         hit = rng.random(runs) < 0.2
         w = np.clip(0.99 * w + 0.3 * hit - 0.1 + 0.5 * rng.standard_normal(runs), -1.5, 1.5)
-    move = Move(((0.8, 0.99, -0.1), (0.2, 0.99, 0.2)), 0.5)
-    law = walk([(move, 29)], move, lower=-1.5, upper=1.5)
+    step = Step(((0.8, 0.99, -0.1), (0.2, 0.99, 0.2)), 0.5)
+    distribution = walk([(step, 29)], step, lower=-1.5, upper=1.5)
     for at in (-1.5, -0.7, 0.0, 0.9, 1.4):
-        assert law.cdf(at)[0] == pytest.approx(np.mean(w <= at), abs=5 * 0.5 / math.sqrt(runs))
-    assert law.atoms[1] == pytest.approx(np.mean(w == 1.5), abs=5 * 0.5 / math.sqrt(runs))
+        assert distribution.cdf(at)[0] == pytest.approx(
+            np.mean(w <= at), abs=5 * 0.5 / math.sqrt(runs)
+        )
+    assert distribution.atoms[1] == pytest.approx(np.mean(w == 1.5), abs=5 * 0.5 / math.sqrt(runs))
 
 
 def test_squaring_stepping_and_stationary_law_agree():
-    move = Move(((0.9, 1.0, -0.02), (0.1, 1.0, 0.2)), 1.0)
+    step = Step(((0.9, 1.0, -0.02), (0.1, 1.0, 0.2)), 1.0)
     at = np.linspace(-24, 24, 49)
-    many = walk([(move, 40_000)], move, lower=-25, upper=25)
-    more = walk([([(move, 20_000)], 2)], move, lower=-25, upper=25)
-    limit = walk([(move, math.inf)], move, lower=-25, upper=25)
+    many = walk([(step, 40_000)], step, lower=-25, upper=25)
+    more = walk([([(step, 20_000)], 2)], step, lower=-25, upper=25)
+    limit = walk([(step, math.inf)], step, lower=-25, upper=25)
     assert many.cdf(at) == pytest.approx(more.cdf(at), rel=1e-9)
     assert many.cdf(at) == pytest.approx(limit.cdf(at), rel=1e-9)
 
@@ -159,15 +161,15 @@ def test_squaring_stepping_and_stationary_law_agree():
 )
 def test_projected_steps_are_the_steps(cases, monkeypatch):
     monkeypatch.setattr(kernels, "_PROJECTING", 1e-9)  # as if it cost nothing
-    move = Move(cases, 1.0)
-    law = walk([(move, 6_000)], move, lower=-125, upper=125)
-    grid = law.grid
-    masses = grid.landing(move, np.zeros(1)).toarray()[0]
-    backward = grid.kernel(move).T.tocsr()
+    step = Step(cases, 1.0)
+    distribution = walk([(step, 6_000)], step, lower=-125, upper=125)
+    grid = distribution.grid
+    masses = grid.landing(step, np.zeros(1)).toarray()[0]
+    backward = grid.kernel(step).T.tocsr()
     for _ in range(5_999):
         masses = backward @ masses
-    assert np.abs(law.masses - masses / masses.sum()).sum() <= law.error
-    assert 0 < law.error < 1e-10
+    assert np.abs(distribution.masses - masses / masses.sum()).sum() <= distribution.error
+    assert 0 < distribution.error < 1e-10
 
 
 def test_wide_intervals_are_not_shortened():
@@ -182,12 +184,12 @@ def test_wide_intervals_are_not_shortened():
 
 
 def test_panels_are_converged(monkeypatch):
-    move = Move(((0.9, 0.999, -0.02), (0.1, 1.0, 0.2)), 1.0)
+    step = Step(((0.9, 0.999, -0.02), (0.1, 1.0, 0.2)), 1.0)
     at = np.linspace(-15, 15, 61)
-    coarse = walk([(move, 300)], move, lower=-16, upper=16)
+    coarse = walk([(step, 300)], step, lower=-16, upper=16)
     monkeypatch.setattr("dplateau.accounting.lower.panels.PANEL", 3.0)
     monkeypatch.setattr("dplateau.accounting.lower.walks._RESOLVED", 0.3)
-    fine = walk([(move, 300)], move, lower=-16, upper=16)
+    fine = walk([(step, 300)], step, lower=-16, upper=16)
     assert coarse.masses.size < fine.masses.size
     assert coarse.cdf(at) == pytest.approx(fine.cdf(at), rel=2e-10, abs=1e-14)
     assert coarse.at_least(at) == pytest.approx(fine.at_least(at), rel=2e-10, abs=1e-14)
@@ -195,25 +197,26 @@ def test_panels_are_converged(monkeypatch):
 
 def test_hit_sum_against_the_binomial_mixture():
     steps, q, size = 500, 0.03, 0.7
-    law = HitSum(np.array([size]), np.array([float(steps)]), q, spread=2.0)
+    distribution = HitSum(np.array([size]), np.array([float(steps)]), q, spread=2.0)
     at = np.linspace(0, 40, 81)
     k = np.arange(steps + 1)
     exact = binom.pmf(k, steps, q) @ ndtr((size * k[:, None] - at[None, :]) / 2.0)
-    assert law.survival(at) == pytest.approx(exact, abs=1e-12)
+    assert distribution.survival(at) == pytest.approx(exact, abs=1e-12)
 
 
 def test_hit_sum_small_hits_by_cumulants():
     sizes = np.r_[1e-4, 0.5]
-    law = HitSum(sizes, np.array([2000.0, 3.0]), 0.2, spread=1.0)
+    distribution = HitSum(sizes, np.array([2000.0, 3.0]), 0.2, spread=1.0)
     draws = binom.pmf(np.arange(4), 3, 0.2)
     small = binom.pmf(np.arange(2001), 2000, 0.2)
     at = np.linspace(-3, 4, 15)
     shift = (1e-4 * np.arange(2001)[:, None] + 0.5 * np.arange(4)[None, :]).ravel()
     exact = np.outer(small, draws).ravel() @ ndtr(shift[:, None] - at[None, :])
-    assert law.survival(at) == pytest.approx(exact, abs=1e-11)
+    assert distribution.survival(at) == pytest.approx(exact, abs=1e-11)
 
 
-# -- the two worlds are what the plan's constants allow -------------------------------------------
+# -- the two neighbours are what the plan's constants allow
+# -------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -245,9 +248,9 @@ def test_no_step_moves_further_than_the_losses_allow(batches, relation):
     stage = Stage(plan, draw(plan), 0.5, 0.03, 4.0)
     for pull in (0.0, 0.1, 1e9):
         left, right = stage.pair(pull)
-        for move in (left, right, stage.quiet(pull)):
-            assert sum(p for p, _, _ in move.cases) == pytest.approx(1.0)
-            for _, a, v in move.cases:
+        for step in (left, right, stage.quiet(pull)):
+            assert sum(p for p, _, _ in step.cases) == pytest.approx(1.0)
+            for _, a, v in step.cases:
                 assert 0 <= a <= 1
                 # eta L (batch/b): nobody exceeds the Lipschitz constant at either end.
                 for w in (-2.0, 2.0):
@@ -373,13 +376,13 @@ def test_five_numbers_stand_for_a_binomial():
     mass = binom.pmf(sizes, 2000, 0.05)
     mass /= mass.sum()
     nodes, shares = gauss_nodes(sizes.astype(float), mass)
-    laws = []
+    distributions = []
     for counts, chances in ((sizes, mass), (nodes, shares)):
         cases = tuple((p, 1 - 0.3 * k / 100, 0.0) for k, p in zip(counts, chances, strict=True))
-        move = Move(cases, 1.0)
-        laws.append(walk([(move, 40)], move, lower=-15.0, upper=15.0))
+        step = Step(cases, 1.0)
+        distributions.append(walk([(step, 40)], step, lower=-15.0, upper=15.0))
     at = np.linspace(-9, 9, 37)
-    assert laws[1].cdf(at) == pytest.approx(laws[0].cdf(at), rel=1e-5, abs=1e-15)
+    assert distributions[1].cdf(at) == pytest.approx(distributions[0].cdf(at), rel=1e-5, abs=1e-15)
 
 
 def test_curved_losses_make_the_last_hits_stand_out():

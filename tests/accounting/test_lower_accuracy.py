@@ -37,7 +37,7 @@ def random_walks(rng: random.Random) -> tuple[dp.Plan, float]:
         ]
     )
     relation = rng.choice(batches.relations)
-    hit = exponent / width / rate  # in noise deviations, between the worlds
+    hit = exponent / width / rate  # in noise deviations, between the neighbours
     unit = hit / (2 if relation == "replace_one" else 1)
     longest = math.log10(width) * 2 + 2
     plan = dp.Plan(
@@ -61,7 +61,7 @@ def exact(plan: dp.Plan, delta: float, monkeypatch: pytest.MonkeyPatch) -> float
         monkeypatch.setattr(events, margin, 0.0)
     monkeypatch.setattr(events, "ABSOLUTE_MARGIN", 1e-17)
     monkeypatch.setattr(events, "THRESHOLDS", 1001)
-    monkeypatch.setattr(walks.Law, "doubt_below", lambda law, x: 0.0 * x)
+    monkeypatch.setattr(walks.Distribution, "doubt_below", lambda distribution, x: 0.0 * x)
     return lower_bound(plan, delta)
 
 
@@ -156,7 +156,7 @@ def test_very_many_steps_on_a_wide_interval_are_cut(batches):
 
 
 def test_pieces_of_constant_steps_are_exact():
-    """A step size that falls twice, against the same law step by step."""
+    """A step size that falls twice, against the same distribution step by step."""
     steps = [2.0] * 150 + [1.0] * 150 + [0.5] * 200
     plan = varying(steps, dp.FullBatch(), "replace_one", 12.0)
     etas = plan.step_size.values(0, 500)

@@ -23,8 +23,8 @@ PLUMBING = {
     "lower.draws": {"gauss_nodes"},
     "lower.line": {"merged"},
     "privacy_loss.distribution": {"log_against_standard"},
-    "lower.moves": {
-        "moves_in",
+    "lower.steps": {
+        "kinds_in",
         "unrolled",
         "steps_in",
         "average",

@@ -27,8 +27,8 @@ def allocation_bound(plan: Plan, delta: float) -> float:
     The last iterate is ``N(0, V)`` without the record and ``N(m, V)`` with it, where ``m`` adds up
     ``eta L/b a^(age - 1)`` over its hits. The age of the last hit is uniform and mixed over; every
     earlier hit counts as if it came first in its epoch, which makes ``m`` smaller and a half-line
-    less telling. Under replace-one both worlds move, apart. The chance that a batch was thinned or
-    that the walk felt the domain is taken off. 0 for schedules that vary: nothing is proved.
+    less telling. Under replace-one both neighbours move, apart. The chance that a batch was thinned
+    or that the walk felt the domain is taken off. 0 for schedules that vary: nothing is proved.
     """
     epoch = plan.hits.epoch
     assert epoch is not None
@@ -62,7 +62,7 @@ def _ended(plan: Plan, delta: float, epoch: int, rate: float, steps: int) -> flo
     if doubt >= 1:
         return 0.0
     present = push * weights / spread
-    # The other world stands still, or has a record that pushes the other way.
+    # The other neighbour stands still, or has a record that pushes the other way.
     other = -present if plan.neighboring_relation == REPLACE_ONE else np.zeros_like(present)
     at = np.linspace(-9.0, 9.0 + float(present.max()), _THRESHOLDS)
     above = [ndtr(means - at[:, None]) @ shares for means in (present, other)]

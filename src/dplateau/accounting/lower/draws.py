@@ -60,7 +60,7 @@ class Draw:
     with_it, without_it : Count
         The others, given that it does, and does not.
     absent : Count
-        The others, in a world that lacks the record.
+        The others, in the data set that lacks the record.
     """
 
     chance: float

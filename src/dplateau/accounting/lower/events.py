@@ -1,4 +1,4 @@
-"""What an event proves: the epsilon that a test between two worlds rules out.
+"""What an event proves: the epsilon that a test between two neighbours rules out.
 
 If ``P[E] > exp(eps) Q[E] + delta`` for one event, then ``(eps, delta)`` does not hold. Errors of
 the two probabilities are always taken against the claim.
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, ndtri
 
-from dplateau.accounting.lower.walks import Law
+from dplateau.accounting.lower.walks import Distribution
 
 Vector = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ PER_PANEL = 4  # thresholds on a panel that are looked at first,
 THRESHOLDS = 101  # besides those at equal distances; then others around the best
 
 
-def best_threshold(left: Law, right: Law, delta: float) -> float:
+def best_threshold(left: Distribution, right: Distribution, delta: float) -> float:
     """The largest epsilon that a threshold event proves, in either order.
 
     Any event ``E`` with ``P[E] > e**eps Q[E] + delta`` refutes ``(eps, delta)``; the walks have a
@@ -81,7 +81,7 @@ def gaussian_bound(mu: float, delta: float, *, error: float = 0.0) -> float:
     See docs/theory.md#section-9.
 
     Found as the best half-line, in logarithms, so that no ``delta`` is too small. ``error`` is a
-    total variation distance by which either law may be off.
+    total variation distance by which either distribution may be off.
 
     Examples
     --------

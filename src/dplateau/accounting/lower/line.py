@@ -59,7 +59,7 @@ class HitSum:
 
     @property
     def is_tractable(self) -> bool:
-        """Whether few enough frequencies resolve the law: the hits must not dwarf the noise."""
+        """Whether few enough frequencies resolve it: the hits must not dwarf the noise."""
         return self.deviation + 3 * float(np.abs(self.sizes).max()) < 150 * self.spread
 
     @property
@@ -151,9 +151,9 @@ def line_bound(plan: Plan, delta: float, *, diameter: float = math.inf) -> float
 
     See docs/theory.md#section-9.
 
-    The last iterate is ``N(0, V)`` in one world and ``X + N(0, V)`` in the other,
+    The last iterate is ``N(0, V)`` for one neighbour and ``X + N(0, V)`` for the other,
     ``V = sum_t (W_t varsigma_t)**2`` and ``X = sum_t W_t s_t V_t`` over the hits, with ``W_t`` the
-    product of the later contractions. Under replace-one each world moves by half of it. If the
+    product of the later contractions. Under replace-one each neighbour moves by half of it. If the
     domain is bounded, the chance that the walk touches it is taken off.
     """
     bounded = math.isfinite(diameter)
@@ -191,14 +191,14 @@ def _hit_sum_bound(plan: Plan, total: _Sum, chance: float, delta: float, touch: 
     sizes, counts = merged(total.sizes * (0.5 if both else 1.0), total.counts)
     # A record that pushes less hard than it may is allowed, and huge hits are no more telling.
     sizes = sizes * min(1.0, LARGEST_HIT * total.spread / float(np.abs(sizes).max()))
-    law = HitSum(sizes, counts, chance, total.spread)
-    while not law.is_tractable:
-        law = dataclasses.replace(law, sizes=law.sizes / 2)
-    reach = 10 * law.deviation + float(np.abs(law.sizes).max())
-    at = np.linspace(-law.mean - reach, law.mean + reach, 3001)
-    right = law.survival(at)
-    left = ndtr(-at / total.spread) if not both else 1 - law.survival(-at)
-    left_below = ndtr(at / total.spread) if not both else law.survival(-at)
+    distribution = HitSum(sizes, counts, chance, total.spread)
+    while not distribution.is_tractable:
+        distribution = dataclasses.replace(distribution, sizes=distribution.sizes / 2)
+    reach = 10 * distribution.deviation + float(np.abs(distribution.sizes).max())
+    at = np.linspace(-distribution.mean - reach, distribution.mean + reach, 3001)
+    right = distribution.survival(at)
+    left = ndtr(-at / total.spread) if not both else 1 - distribution.survival(-at)
+    left_below = ndtr(at / total.spread) if not both else distribution.survival(-at)
     absolute = FOURIER_ERROR + touch
     return max(
         refuted(right, left, delta, MERGING_MARGIN, absolute),
@@ -223,8 +223,8 @@ def _line_is_attainable(plan: Plan, bounded: bool) -> bool:
 
 def _hits(plan: Plan) -> _Sum | None:
     """What hits and noise amount to at the end, for the worst position of the record."""
-    worlds = 2 if plan.neighboring_relation == REPLACE_ONE else 1
-    unit = worlds * plan.lipschitz / plan.batch_size
+    pushes = 2 if plan.neighboring_relation == REPLACE_ONE else 1
+    unit = pushes * plan.lipschitz / plan.batch_size
     if plan.is_constant:
         return _constant_hits(plan, unit)
     if plan.iterations > MOST_VARYING_STEPS:

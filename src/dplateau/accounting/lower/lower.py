@@ -16,9 +16,9 @@ from dplateau.accounting.lower.allocation import allocation_bound
 from dplateau.accounting.lower.draws import MOST_JITTER, draw
 from dplateau.accounting.lower.events import MOST_PROVED, best_threshold, gaussian_bound
 from dplateau.accounting.lower.line import MOST_VARYING_STEPS, line_bound, touching_chance
+from dplateau.accounting.lower.neighbours import Interval, curved_interval, interval
 from dplateau.accounting.lower.varying import Varying, varying_interval
 from dplateau.accounting.lower.walks import TooLong
-from dplateau.accounting.lower.worlds import Interval, curved_interval, interval
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
@@ -30,8 +30,8 @@ def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
 
     The process lives on an interval no longer than the plan's diameter and starts at its centre.
     All losses are linear (plus the claimed curvature), the differing record pushes one way and the
-    others pull the other way. The law of its last iterate is computed exactly, then the best
-    threshold event, in both orders. Numerical error is subtracted, never added.
+    others pull the other way. The distribution of its last iterate is computed exactly, then the
+    best threshold event, in both orders. Numerical error is subtracted, never added.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
         In (0, 1).
     strongest : bool, default False
         Also let the others pull harder than half of the record's average push. The walk then
-        dwells at one end, and rare visits to the far end tell the worlds apart: up to twice the
+        dwells at one end, and rare visits to the far end tell the neighbours apart: up to twice the
         epsilon. And let their losses bend, so that noise is forgotten and the last hits stand out:
         up to five times the epsilon where batches are rare. For about thirty times the work.
 
@@ -65,7 +65,7 @@ def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
     if plan.hits.epoch is not None:
         return _once_an_epoch(plan, delta)
     if not (plan.hits.deterministic or plan.hits.exact):
-        return 0.0  # the law of hits is known from above only
+        return 0.0  # the distribution of hits is known from above only
     if plan.noise_multiplier.smallest(plan.iterations) == 0:
         return _without_noise(plan, delta)
     if not plan.hidden_state:
@@ -121,7 +121,7 @@ def _walks(plan: Plan, length: float) -> Interval | Varying | None:
 def _proved(walks: Interval | Varying, delta: float, extra_pull: float = 0.0) -> float | None:
     """What the best threshold event proves; None if the walks are too long to follow."""
     try:
-        return best_threshold(*walks.laws(extra_pull), delta)
+        return best_threshold(*walks.distributions(extra_pull), delta)
     except TooLong:
         return None
 
@@ -178,7 +178,7 @@ def _all_iterates(plan: Plan, delta: float) -> float:
         last = interval_bound(plan, delta)
     if draw(plan).chance < 1:
         return max(last, line_bound(plan, delta, diameter=plan.diameter))
-    worlds = 2 if plan.neighboring_relation == REPLACE_ONE else 1
+    pushes = 2 if plan.neighboring_relation == REPLACE_ONE else 1
     period = plan.hits.period or 1
     steps = int(plan.iterations)
     if plan.noise_multiplier.is_constant:
@@ -187,7 +187,7 @@ def _all_iterates(plan: Plan, delta: float) -> float:
         each = plan.noise_multiplier.values(0, min(steps, MOST_VARYING_STEPS)) ** -2.0
         precision = float(np.bincount(np.arange(each.size) % period, weights=each).max())
     error = touching_chance(plan)
-    return max(last, gaussian_bound(worlds * math.sqrt(precision), delta, error=error))
+    return max(last, gaussian_bound(pushes * math.sqrt(precision), delta, error=error))
 
 
 def _once_an_epoch(plan: Plan, delta: float) -> float:

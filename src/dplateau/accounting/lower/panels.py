@@ -1,11 +1,11 @@
-"""Laws on an interval as piecewise polynomials: panels as long as the law is smooth.
+"""Distributions on an interval as piecewise polynomials, on panels as long as they are smooth.
 
 A walk that is clipped to an interval has an atom at each end, layers as thin as the noise near the
 ends, and in between a density that very many steps have smoothed. Panels are therefore short where
 something sharp happens and long elsewhere, and the steps act on polynomials of degree 17 on each of
-them by a Galerkin projection. Its error is the product of what the law and the event's probability,
-as a function of the place that one starts from, lack in smoothness: a point as the start and a
-half-line as the event do no harm (docs/theory.md#section-9).
+them by a Galerkin projection. Its error is the product of what the distribution and the event's
+probability, as a function of the place that one starts from, lack in smoothness: a point as the
+start and a half-line as the event do no harm (docs/theory.md#section-9).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr
 
-from dplateau.accounting.lower.moves import Move
+from dplateau.accounting.lower.steps import Step
 
 Vector = NDArray[np.float64]
 
@@ -46,8 +46,8 @@ class Panels:
 
     See docs/theory.md#section-9.
 
-    A law on it is given by its masses: those of the ends, and between them the integrals of the
-    Lagrange polynomials of the nodes, which are also the weights of a quadrature.
+    A distribution on it is given by its masses: those of the ends, and between them the integrals
+    of the Lagrange polynomials of the nodes, which are also the weights of a quadrature.
 
     Parameters
     ----------
@@ -79,19 +79,19 @@ class Panels:
         inside = 0.5 * np.diff(self.edges)[:, None] * _WEIGHTS
         return np.concatenate([[0.0], inside.ravel(), [0.0]])
 
-    def landing(self, move: Move, start: Vector) -> sparse.csr_array:
-        """Masses of the law after one clipped step from each of these places (rows)."""
-        parts = [self._landing(move, start[at : at + _ROWS]) for at in range(0, start.size, _ROWS)]
+    def landing(self, step: Step, start: Vector) -> sparse.csr_array:
+        """Masses of the distribution after one clipped step from each of these places (rows)."""
+        parts = [self._landing(step, start[at : at + _ROWS]) for at in range(0, start.size, _ROWS)]
         return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
 
-    def kernel(self, move: Move) -> sparse.csr_array:
+    def kernel(self, step: Step) -> sparse.csr_array:
         """One clipped step: the masses after it are the masses before it times this matrix."""
         size = self.points.size
         total = sparse.csr_array((size, size))
-        for p, a, v in move.cases:
-            case = Move(((1.0, a, v),), move.spread)
-            exact = self._exact_starts(abs(a), move.spread)
-            at, weights, panel = self._starts(a, v, move.spread)
+        for p, a, v in step.cases:
+            case = Step(((1.0, a, v),), step.spread)
+            exact = self._exact_starts(abs(a), step.spread)
+            at, weights, panel = self._starts(a, v, step.spread)
             # Row j averages over the starts, weighted by the j-th Lagrange polynomial.
             local = self._local(at, panel)
             share = (legvander(local, DEGREE - 1) @ _LAGRANGE) * weights[:, None]
@@ -108,31 +108,31 @@ class Panels:
             total = total + p * (average @ self.landing(case, np.r_[self.points[exact], at]))
         return sparse.csr_array(sparse.diags_array(1 / total.sum(axis=1)) @ total)
 
-    def below(self, x: Vector, masses: Vector, move: Move) -> Vector:
-        """Chance to land at or below each ``x``, without the clipping, from a law on the panels."""
+    def below(self, x: Vector, masses: Vector, step: Step) -> Vector:
+        """Chance to land at or below each ``x``, without the clipping, from such a distribution."""
         coefficients = self._density(masses)
         before = np.r_[0.0, np.cumsum(masses[1:-1].reshape(-1, DEGREE).sum(axis=1))]
         lower, upper = self.edges[[0, -1]]
         total = np.zeros(x.size)
-        for p, a, v in move.cases:
+        for p, a, v in step.cases:
             if a < 0:  # a step that overshoots is a step from the mirror image
                 mirrored = Panels(-self.edges[::-1])
-                total += mirrored.below(x, masses[::-1], Move(((p, -a, v),), move.spread))
+                total += mirrored.below(x, masses[::-1], Step(((p, -a, v),), step.spread))
                 continue
-            found = masses[0] * ndtr((x - a * lower - v) / move.spread)
-            found = found + masses[-1] * ndtr((x - a * upper - v) / move.spread)
+            found = masses[0] * ndtr((x - a * lower - v) / step.spread)
+            found = found + masses[-1] * ndtr((x - a * upper - v) / step.spread)
             if a == 0:
-                total += p * (found + before[-1] * ndtr((x - v) / move.spread))
+                total += p * (found + before[-1] * ndtr((x - v) / step.spread))
                 continue
             # Starts left of the zone land below x, those right of it do not.
-            low = np.clip((x - v - REACH * move.spread) / a, lower, upper)
-            high = np.clip((x - v + REACH * move.spread) / a, lower, upper)
+            low = np.clip((x - v - REACH * step.spread) / a, lower, upper)
+            high = np.clip((x - v + REACH * step.spread) / a, lower, upper)
             first = self._panel_of(low)
             found += before[first]
             y, weight = _nodes_between(self.edges[first], low)
             found += (weight * self._evaluate(coefficients, y, first)).sum(axis=1)
             for rows, panel, y, weight in self._pieces(low, high):
-                chance = ndtr((x[rows, None] - a * y - v) / move.spread)
+                chance = ndtr((x[rows, None] - a * y - v) / step.spread)
                 density = self._evaluate(coefficients, y, panel)
                 found[rows] += (weight * chance * density).sum(axis=1)
             total += p * found
@@ -140,32 +140,32 @@ class Panels:
 
     # -- parts --------------------------------------------------------------------------------
 
-    def _landing(self, move: Move, start: Vector) -> sparse.csr_array:
+    def _landing(self, step: Step, start: Vector) -> sparse.csr_array:
         lower, upper = self.edges[[0, -1]]
         size = self.points.size
         data, row, column = [], [], []
-        for p, a, v in move.cases:
+        for p, a, v in step.cases:
             centre = a * start + v
-            low = np.clip(centre - REACH * move.spread, lower, upper)
-            high = np.clip(centre + REACH * move.spread, lower, upper)
-            short = self._short(move.spread)
+            low = np.clip(centre - REACH * step.spread, lower, upper)
+            high = np.clip(centre + REACH * step.spread, lower, upper)
+            short = self._short(step.spread)
             for rows, panel, y, weight in self._pieces(low, high, ~short):
-                z = (y - centre[rows, None]) / move.spread
-                weight = weight * np.exp(-0.5 * z * z) / (move.spread * math.sqrt(2 * math.pi))
+                z = (y - centre[rows, None]) / step.spread
+                weight = weight * np.exp(-0.5 * z * z) / (step.spread * math.sqrt(2 * math.pi))
                 moments = _legendre_moments(self._local(y, panel), weight)
                 data.append(p * (moments @ _LAGRANGE).ravel())
                 row.append(np.repeat(rows, DEGREE))
                 column.append((1 + panel[:, None] * DEGREE + np.arange(DEGREE)).ravel())
             rows, nodes = self._near(np.flatnonzero(np.repeat(short, DEGREE)) + 1, low, high)
-            z = (self.points[nodes] - centre[rows]) / move.spread
-            height = p / (move.spread * math.sqrt(2 * math.pi))
+            z = (self.points[nodes] - centre[rows]) / step.spread
+            height = p / (step.spread * math.sqrt(2 * math.pi))
             data.append(height * self.weights[nodes] * np.exp(-0.5 * z * z))
             row.append(rows)
             column.append(nodes)
         every = np.arange(start.size)
         for end, mass in (
-            (0, move.below(self.edges[:1], start)),
-            (size - 1, move.above(self.edges[-1:], start)),
+            (0, step.below(self.edges[:1], start)),
+            (size - 1, step.above(self.edges[-1:], start)),
         ):
             data.append(mass[:, 0])
             row.append(every)
@@ -268,7 +268,7 @@ def _legendre_moments(local: Vector, weight: Vector) -> Vector:
 
 
 def even_panels(lower: float, upper: float, spread: float) -> Panels:
-    """Panels that are short everywhere: any law is resolved."""
+    """Panels that are short everywhere: any distribution is resolved."""
     count = max(1, math.ceil((upper - lower) / (PANEL * spread)))
     return Panels(np.linspace(lower, upper, count + 1), is_even=True)
 

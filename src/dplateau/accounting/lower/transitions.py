@@ -1,4 +1,4 @@
-"""Laws of clipped walks pushed through one step, through very many, and through all of them."""
+"""Distributions of clipped walks after one step, after very many, and after infinitely many."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import splu
 
-from dplateau.accounting.lower.moves import Move, Programme, moves_in, steps_in, unrolled
 from dplateau.accounting.lower.panels import REACH, Panels
+from dplateau.accounting.lower.steps import Programme, Step, kinds_in, steps_in, unrolled
 
 Vector = NDArray[np.float64]
 
 _PROJECTING = 2e-4  # seconds that a projection takes for each node (measured)
-SMOOTHING = 200  # steps that are taken one by one before a law counts as smooth
+SMOOTHING = 200  # steps that are taken one by one before a distribution counts as smooth
 ROUNDING = 1e-12  # of these projections, in total variation (measured: below 1e-12)
 UNSTABLE = 1e-6  # projections in more doubt than this are not used
 _KEPT = 8  # kernels
 KRYLOV = 70  # directions that very many steps are projected on
 
 
-class _Built(dict[Move, sparse.csr_array]):
+class _Built(dict[Step, sparse.csr_array]):
     """Kernels of steps on a grid, the last few of which are kept: consecutive pieces share some."""
 
     def __init__(self, grid: Panels) -> None:
         self.grid = grid
 
-    def __missing__(self, move: Move) -> sparse.csr_array:
+    def __missing__(self, step: Step) -> sparse.csr_array:
         while len(self) >= _KEPT:
             del self[next(iter(self))]
-        self[move] = self.grid.kernel(move)
-        return self[move]
+        self[step] = self.grid.kernel(step)
+        return self[step]
 
 
-def stationary(item: Move | Programme, grid: Panels) -> Vector:
-    """The law that a step, or a programme of steps, leaves unchanged (docs/theory.md#section-9)."""
+def stationary(item: Step | Programme, grid: Panels) -> Vector:
+    """The stationary distribution of a step, or of a programme (docs/theory.md#section-9)."""
     size = grid.points.size
-    if isinstance(item, Move):
+    if isinstance(item, Step):
         fixed = int(np.searchsorted(grid.points, _led_to(item, grid)))
         keep = np.delete(np.arange(size), fixed)
         balance = (sparse.eye_array(size) - grid.kernel(item).T).tocsc()
@@ -54,18 +54,18 @@ def stationary(item: Move | Programme, grid: Panels) -> Vector:
     return np.asarray(masses / masses.sum())
 
 
-def _led_to(move: Move, grid: Panels) -> float:
+def _led_to(step: Step, grid: Panels) -> float:
     """Where the average step comes to rest."""
     lower, upper = float(grid.edges[0]), float(grid.edges[-1])
-    slope = sum(p * a for p, a, _ in move.cases)
-    shift = sum(p * v for p, _, v in move.cases)
+    slope = sum(p * a for p, a, _ in step.cases)
+    shift = sum(p * v for p, _, v in step.cases)
     if slope < 1:
         return min(max(shift / (1 - slope), lower), upper)
     return 0.5 * (lower + upper) if shift == 0 else (upper if shift > 0 else lower)
 
 
 def push(masses: Vector, programme: Programme, grid: Panels) -> tuple[Vector, Vector]:
-    """Push a law through a programme in the cheapest way; also by how much it may be off.
+    """Push a distribution through a programme in the cheapest way; also by how much it may be off.
 
     See docs/theory.md#section-9.
     """
@@ -78,14 +78,14 @@ def push(masses: Vector, programme: Programme, grid: Panels) -> tuple[Vector, Ve
             continue
         doubts, earlier = np.zeros(size), earlier + float(doubts.sum())
         stepping = _steps_cost(repeats * steps_in(item), size)
-        if isinstance(item, Move) and repeats > SMOOTHING:
+        if isinstance(item, Step) and repeats > SMOOTHING:
             stepping = repeats * (1e-5 + 1.3e-9 * built[item].nnz)
         squaring = _squaring_cost(item, repeats, size)
-        if repeats == 1 and isinstance(item, Move) and grid.is_even:
+        if repeats == 1 and isinstance(item, Step) and grid.is_even:
             masses = _one_step(masses, item, grid)
         elif stepping < min(squaring, _PROJECTING * size):
             masses = _step_by_step(masses, item, repeats, built)
-        elif isinstance(item, Move) and repeats > 2 * SMOOTHING and squaring > _PROJECTING * size:
+        elif isinstance(item, Step) and repeats > 2 * SMOOTHING and squaring > _PROJECTING * size:
             smooth = _step_by_step(masses, item, SMOOTHING, built)
             found, more = _many_steps(smooth, built[item], repeats - SMOOTHING)
             if float(more.sum()) < UNSTABLE:
@@ -105,45 +105,45 @@ def _steps_cost(steps: float, nodes: int) -> float:
     return steps * (1e-5 + 1e-9 * min(nodes, 100) * nodes)
 
 
-def _squaring_cost(item: Move | Programme, repeats: int, nodes: int) -> float:
+def _squaring_cost(item: Step | Programme, repeats: int, nodes: int) -> float:
     """Seconds of repeated squaring (measured)."""
-    inner = 0.0 if isinstance(item, Move) else math.log2(steps_in(item) + 2)
+    inner = 0.0 if isinstance(item, Step) else math.log2(steps_in(item) + 2)
     return (math.log2(repeats + 2) + inner) * 1e-10 * nodes**3
 
 
-def _step_by_step(masses: Vector, item: Move | Programme, repeats: int, built: _Built) -> Vector:
-    kernels = {move: built[move].T.tocsr() for move in moves_in(item)}
-    for move, times in unrolled(item, repeats):
+def _step_by_step(masses: Vector, item: Step | Programme, repeats: int, built: _Built) -> Vector:
+    kernels = {step: built[step].T.tocsr() for step in kinds_in(item)}
+    for step, times in unrolled(item, repeats):
         for _ in range(times):
-            masses = kernels[move] @ masses
+            masses = kernels[step] @ masses
     return masses
 
 
-def _one_step(masses: Vector, move: Move, grid: Panels) -> Vector:
-    """The law after one step on even panels, without its kernel: for steps that all differ."""
+def _one_step(masses: Vector, step: Step, grid: Panels) -> Vector:
+    """The distribution after one step on even panels, without its kernel."""
     points = grid.points
     landed = np.zeros(points.size)
-    for p, a, v in move.cases:
+    for p, a, v in step.cases:
         centre = a * points + v
-        low = np.searchsorted(points, centre - REACH * move.spread)
-        width = int((np.searchsorted(points, centre + REACH * move.spread) - low).max())
+        low = np.searchsorted(points, centre - REACH * step.spread)
+        width = int((np.searchsorted(points, centre + REACH * step.spread) - low).max())
         index = low[:, None] + np.arange(width)
-        z = (points[np.minimum(index, points.size - 1)] - centre[:, None]) / move.spread
-        flow = np.exp(-0.5 * z * z) * (p * masses / (move.spread * math.sqrt(2 * math.pi)))[:, None]
+        z = (points[np.minimum(index, points.size - 1)] - centre[:, None]) / step.spread
+        flow = np.exp(-0.5 * z * z) * (p * masses / (step.spread * math.sqrt(2 * math.pi)))[:, None]
         # What falls beyond the last point is counted by the atom there.
         landed += np.bincount(index.ravel(), weights=flow.ravel(), minlength=points.size + width)[
             : points.size
         ]
     landed *= grid.weights
-    landed[0] = float(masses @ move.below(points[:1], points)[:, 0])
-    landed[-1] = float(masses @ move.above(points[-1:], points)[:, 0])
+    landed[0] = float(masses @ step.below(points[:1], points)[:, 0])
+    landed[-1] = float(masses @ step.above(points[-1:], points)[:, 0])
     return landed
 
 
 # -- repeated squaring ------------------------------------------------------------------------
 
 
-def _by_squaring(masses: Vector, item: Move | Programme, repeats: int, built: _Built) -> Vector:
+def _by_squaring(masses: Vector, item: Step | Programme, repeats: int, built: _Built) -> Vector:
     matrix = _dense(item, built)
     while repeats:
         if repeats & 1:
@@ -154,8 +154,8 @@ def _by_squaring(masses: Vector, item: Move | Programme, repeats: int, built: _B
     return masses
 
 
-def _dense(item: Move | Programme, built: _Built) -> Vector:
-    if isinstance(item, Move):
+def _dense(item: Step | Programme, built: _Built) -> Vector:
+    if isinstance(item, Step):
         return np.asarray(built[item].toarray())
     product: Vector | None = None
     for part, repeats in item:
@@ -187,7 +187,7 @@ def _normalised(matrix: Vector) -> Vector:
 
 
 def _many_steps(masses: Vector, kernel: sparse.csr_array, steps: int) -> tuple[Vector, Vector]:
-    """A smooth law after very many steps: the power of the kernel on a shift-inverted Krylov space.
+    """A smooth distribution after very many steps, on a shift-inverted Krylov space.
 
     The directions that matter are those of slow decay, which one factorisation of
     ``(1 + 10/steps) I - P`` brings out. The error is ten times the difference to a smaller space.

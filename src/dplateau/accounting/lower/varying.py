@@ -1,8 +1,8 @@
 """The clipped walks of plans whose step size or noise varies, step by step.
 
 Only the last steps matter: the walks forget. What came before is not bounded but conceded: the
-chance of a half-line is monotone in where a walk starts, so each world starts at the end that tells
-least about it (docs/theory.md#section-9).
+chance of a half-line is monotone in where a walk starts, so each neighbour starts at the end that
+tells least about it (docs/theory.md#section-9).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.lower.draws import draw
-from dplateau.accounting.lower.moves import Move, Programme
+from dplateau.accounting.lower.neighbours import UNFELT, Stage
 from dplateau.accounting.lower.panels import node_count
-from dplateau.accounting.lower.walks import WIDTH, Law, both_laws
-from dplateau.accounting.lower.worlds import UNFELT, Stage
+from dplateau.accounting.lower.steps import Programme, Step
+from dplateau.accounting.lower.walks import WIDTH, Distribution, both_distributions
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -52,8 +52,8 @@ class Varying:
     steps: int
     concedes: bool
 
-    def laws(self, extra_pull: float = 0.0) -> tuple[Law, Law]:
-        """Laws of the last iterate: of the world that leans left, and of the other.
+    def distributions(self, extra_pull: float = 0.0) -> tuple[Distribution, Distribution]:
+        """Distributions of the last iterate: of the neighbour that leans left, and of the other.
 
         ``extra_pull``, in units of ``varsigma**2 / length`` on average, moves both to the left.
         """
@@ -64,18 +64,18 @@ class Varying:
         # How many steps there are before the first in which the record may take part.
         first = (self.steps - 1 - _position(self.plan, etas, spreads, self.length)) % period
         cuts = pieces(etas[:-1], spreads[:-1])
-        before: tuple[list[tuple[Move | Programme, float]], ...] = ([], [])
+        before: tuple[list[tuple[Step | Programme, float]], ...] = ([], [])
         for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
-            *pair, quiet = self._moves(float(etas[begin]), float(spreads[begin]), slope)
-            for world, hit in zip(before, pair, strict=True):
-                world += _equal_steps(end - begin, hit, quiet, (first - begin) % period, period)
-        *pair, quiet = self._moves(float(etas[-1]), float(spreads[-1]), slope)
+            *pair, quiet = self._steps_of(float(etas[begin]), float(spreads[begin]), slope)
+            for neighbour, hit in zip(before, pair, strict=True):
+                neighbour += _equal_steps(end - begin, hit, quiet, (first - begin) % period, period)
+        *pair, quiet = self._steps_of(float(etas[-1]), float(spreads[-1]), slope)
         last = pair if (self.steps - 1 - first) % period == 0 else [quiet, quiet]
         left, right = zip(before, last, strict=True)
-        return both_laws(left, right, self.length, concedes=self.concedes)
+        return both_distributions(left, right, self.length, concedes=self.concedes)
 
-    def _moves(self, eta: float, spread: float, slope: float) -> tuple[Move, Move, Move]:
-        """A step with the record in the left and in the right world, and one without it."""
+    def _steps_of(self, eta: float, spread: float, slope: float) -> tuple[Step, Step, Step]:
+        """A step with the record in the left and in the right neighbour, and one without it."""
         stage = Stage(self.plan, draw(self.plan), eta, spread, self.length)
         return *stage.pair(stage.balance(0.0) + slope * eta), stage.quiet(slope * eta)
 
@@ -87,8 +87,8 @@ def pieces(etas: Vector, spreads: Vector) -> NDArray[np.intp]:
 
 
 def _equal_steps(
-    count: int, hit: Move, quiet: Move, phase: int, period: int
-) -> list[tuple[Move | Programme, float]]:
+    count: int, hit: Step, quiet: Step, phase: int, period: int
+) -> list[tuple[Step | Programme, float]]:
     """So many equal steps, the record taking part after ``phase`` of them and then periodically."""
     if period == 1:
         return [(hit, count)]
@@ -96,7 +96,7 @@ def _equal_steps(
         return [(quiet, count)]
     epochs, rest = divmod(count - phase, period)
     epoch: Programme = [(hit, 1), (quiet, period - 1)]
-    found: list[tuple[Move | Programme, float]] = [(quiet, phase), (epoch, epochs)]
+    found: list[tuple[Step | Programme, float]] = [(quiet, phase), (epoch, epochs)]
     if rest:
         found += [(hit, 1), (quiet, rest - 1)]
     return [(item, times) for item, times in found if times]

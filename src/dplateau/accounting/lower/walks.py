@@ -1,8 +1,9 @@
-"""Exact laws of one-dimensional walks: the processes that no privacy bound may go below.
+"""Exact distributions of one-dimensional walks: the processes that no privacy bound may go below.
 
 Every step of such a walk is ``w <- clip(a w + v + spread * Z)``, with ``(a, v)`` drawn from a few
-known pairs. Between the two ends its law has a smooth density, at each end an atom. Polynomials on
-panels follow it to about ten digits, whatever the number of steps (docs/theory.md#section-9).
+known pairs. Between the two ends its distribution has a smooth density, at each end an atom.
+Polynomials on panels follow it to about ten digits, whatever the number of steps
+(docs/theory.md#section-9).
 """
 
 from __future__ import annotations
@@ -13,29 +14,31 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplateau.accounting.lower.moves import (
-    Move,
+from dplateau.accounting.lower.panels import PANEL, REACH, Panels, even_panels, graded_panels
+from dplateau.accounting.lower.steps import (
     Programme,
+    Step,
     energy,
+    kinds_in,
     least_spread,
     mirror_images,
     mirror_programmes,
-    moves_in,
     peel,
     steps_in,
     trends,
 )
-from dplateau.accounting.lower.panels import PANEL, REACH, Panels, even_panels, graded_panels
 from dplateau.accounting.lower.transitions import push, stationary
 
 Vector = NDArray[np.float64]
 
 MOST_KINDS = 8  # programmes of more different steps than this may be followed one by one
 WIDTH = 70  # nodes within reach of one step
-_RESOLVED = 2.5  # panels of so many times the scale on which a law varies resolve it to 1e-10
+_RESOLVED = (
+    2.5  # panels of so many times the scale on which a distribution varies resolve it to 1e-10
+)
 MOST_NODES = 30_000  # of a grid whose kernels still fit into memory
 FEW_NODES, MOST_WORK = 600, 500_000  # nodes that wide steps reach; more would take minutes
-_SHRUNK = 0.7  # logarithm of a contraction that makes a law narrower
+_SHRUNK = 0.7  # logarithm of a contraction that makes a distribution narrower
 _FINEST = 1e-5  # of the interval: noise that is not resolved, as it moves nothing
 # Kernels of whole epochs are full matrices, whose rounding adds up until it is forgotten: measured
 # by other panels, a third of this times the squared length in spreads.
@@ -48,21 +51,21 @@ class TooLong(ArithmeticError):
 
 
 @dataclass(frozen=True)
-class Law:
-    """The exact law of a clipped walk's last position.
+class Distribution:
+    """The exact distribution of a clipped walk's last position.
 
     See docs/theory.md#section-9.
 
-    It is kept as the law *before* the last step (panels and masses) and that step itself, so that
-    every probability is a smooth integral.
+    It is kept as the distribution *before* the last step (panels and masses) and that step itself,
+    so that every probability is a smooth integral.
 
     Parameters
     ----------
     grid : Panels
         The interval.
     masses : ndarray
-        The law before the last step, on the grid.
-    last : Move
+        The distribution before the last step, on the grid.
+    last : Step
         The last step.
     doubts : ndarray, optional
         By how much each of the masses may be off, beyond rounding (an estimate).
@@ -72,7 +75,7 @@ class Law:
 
     grid: Panels
     masses: Vector
-    last: Move
+    last: Step
     doubts: Vector = field(default_factory=lambda: np.zeros(1))
     place: float | None = None
 
@@ -88,7 +91,7 @@ class Law:
 
     @property
     def error(self) -> float:
-        """Total variation distance by which the law may be off, beyond rounding."""
+        """Total variation distance by which the distribution may be off, beyond rounding."""
         return float(self.doubts.sum())
 
     def cdf(self, x: ArrayLike) -> Vector:
@@ -129,32 +132,32 @@ class Law:
         """Masses of the two ends."""
         return float(self.cdf(self.lower)[0]), float(self.at_least(self.upper)[0])
 
-    def mirrored(self) -> Law:
-        """The law seen in a mirror at 0."""
+    def mirrored(self) -> Distribution:
+        """The distribution seen in a mirror at 0."""
         grid = Panels(-self.grid.edges[::-1])
         place = None if self.place is None else -self.place
-        return Law(grid, self.masses[::-1], self.last.mirrored(), self.doubts[::-1], place)
+        return Distribution(grid, self.masses[::-1], self.last.mirrored(), self.doubts[::-1], place)
 
 
 def walk(
     before: Programme,
-    last: Move,
+    last: Step,
     *,
     lower: float,
     upper: float,
     start: float | None = None,
-) -> Law:
-    """Law of the last position of a walk that is clipped to an interval after every step.
+) -> Distribution:
+    """Distribution of the last position of a walk that is clipped to an interval after every step.
 
     See docs/theory.md#section-9.
 
     Parameters
     ----------
-    before : sequence of (Move or programme, repeats)
+    before : sequence of (Step or programme, repeats)
         All steps but the last, in order. Nested programmes are repeated as a whole, by repeated
         squaring where that is cheaper. ``math.inf`` repeats of the first item give its stationary
-        law.
-    last : Move
+        distribution.
+    last : Step
         The last step.
     lower, upper : float
         The interval.
@@ -163,7 +166,7 @@ def walk(
 
     Returns
     -------
-    Law
+    Distribution
 
     Raises
     ------
@@ -174,17 +177,17 @@ def walk(
     --------
     Ten thousand steps of spread 1 on an interval of length 10 have forgotten their start:
 
-    >>> step = Move(((1.0, 1.0, 0.1),), spread=1.0)
-    >>> law = walk([(step, 9_999)], step, lower=-5.0, upper=5.0, start=5.0)
+    >>> step = Step(((1.0, 1.0, 0.1),), spread=1.0)
+    >>> distribution = walk([(step, 9_999)], step, lower=-5.0, upper=5.0, start=5.0)
     >>> limit = walk([(step, math.inf)], step, lower=-5.0, upper=5.0)
-    >>> bool(abs(law.cdf(0.0) - limit.cdf(0.0)) < 1e-12)
+    >>> bool(abs(distribution.cdf(0.0) - limit.cdf(0.0)) < 1e-12)
     True
     """
     centre = 0.5 * (lower + upper) if start is None else start
     grid = suitable_panels(before, last, lower=lower, upper=upper)
-    _check_size(grid.points.size, moves_in([*before, (last, 1)]))
+    _check_size(grid.points.size, kinds_in([*before, (last, 1)]))
     if not before:
-        return Law(grid, np.zeros(grid.points.size), last, place=centre)
+        return Distribution(grid, np.zeros(grid.points.size), last, place=centre)
     (first, repeats), *rest = before
     if repeats == math.inf:
         masses, doubts = push(stationary(first, grid), rest, grid)
@@ -193,58 +196,59 @@ def walk(
         head, remaining = peel(first, repeats)
         masses = grid.landing(head, np.array([centre])).toarray()[0]
         masses, doubts = push(masses, [*remaining, *rest], grid)
-    if not all(isinstance(item, Move) for item, _ in before):
+    if not all(isinstance(item, Step) for item, _ in before):
         spreads = (upper - lower) / least_spread(before, last)
         doubts[[0, -1]] += EPOCH_ROUNDING * spreads**2
-    return Law(grid, masses, last, doubts)
+    return Distribution(grid, masses, last, doubts)
 
 
-def both_laws(
-    left: tuple[Programme, Move],
-    right: tuple[Programme, Move],
+def both_distributions(
+    left: tuple[Programme, Step],
+    right: tuple[Programme, Step],
     length: float,
     *,
     concedes: bool = False,
-) -> tuple[Law, Law]:
-    """Laws of the two worlds' last positions on an interval of this length around 0.
+) -> tuple[Distribution, Distribution]:
+    """Distributions of the two neighbours' last positions on an interval of this length around 0.
 
     See docs/theory.md#section-9.
 
     They start at the centre, or each at the end that tells least about it if that is conceded.
     """
 
-    def law_of(world: tuple[Programme, Move], start: float) -> Law:
+    def distribution_of(neighbour: tuple[Programme, Step], start: float) -> Distribution:
         start = start if concedes else 0.0
-        return walk(*world, lower=-length / 2, upper=length / 2, start=start)
+        return walk(*neighbour, lower=-length / 2, upper=length / 2, start=start)
 
-    law = law_of(right, -length / 2)
+    distribution = distribution_of(right, -length / 2)
     if mirror_images(left[1], right[1]) and mirror_programmes(left[0], right[0]):
-        return law.mirrored(), law
-    return law_of(left, length / 2), law
+        return distribution.mirrored(), distribution
+    return distribution_of(left, length / 2), distribution
 
 
-def _check_size(nodes: int, kinds: set[Move]) -> None:
+def _check_size(nodes: int, kinds: set[Step]) -> None:
     """Refuse a grid on which the kernels of all kinds of steps take too much memory or time."""
-    finest = min(move.spread for move in kinds)
-    work = nodes * sum(min(1 + move.spread / finest, nodes / WIDTH) for move in kinds)
+    finest = min(step.spread for step in kinds)
+    work = nodes * sum(min(1 + step.spread / finest, nodes / WIDTH) for step in kinds)
     if nodes > MOST_NODES or (nodes > FEW_NODES and work > MOST_WORK):
         raise TooLong(nodes)
 
 
-def suitable_panels(before: Programme, last: Move, *, lower: float, upper: float) -> Panels:
+def suitable_panels(before: Programme, last: Step, *, lower: float, upper: float) -> Panels:
     """Panels that resolve a walk at half of its time, and what stays sharp for ever.
 
     See docs/theory.md#section-9.
 
-    Half of the steps smooth the law, the other half the event's probability (`Panels`). Sharp for
-    ever are the ends, and the places to which hits larger than the noise send the atoms there.
+    Half of the steps smooth the distribution, the other half the event's probability (`Panels`).
+    Sharp for ever are the ends, and the places to which hits larger than the noise send the atoms
+    there.
     """
     spread = least_spread(before, last)
-    kinds = moves_in([*before, (last, 1)])
+    kinds = kinds_in([*before, (last, 1)])
     if len(kinds) > MOST_KINDS and steps_in(before) < 2 * len(before):
         return even_panels(lower, upper, spread)
     longest = _RESOLVED * math.sqrt(max(spread**2, energy(before)) / 2)
-    # What is left to come cannot make a law steep farther from the ends than it moves it.
+    # What is left to come cannot make a distribution steep farther from the ends than it moves it.
     limits: list[tuple[float, float]] = []
     moved, smeared, shrunk = 0.0, 0.0, 0.0
     for slope, shift, wide, times in reversed(list(trends(before))):
@@ -257,7 +261,7 @@ def suitable_panels(before: Programme, last: Move, *, lower: float, upper: float
             limits.append((moved + REACH * math.sqrt(smeared), _RESOLVED * wide**2 / abs(shift)))
         if abs(slope) < 1 and shrunk > _SHRUNK:
             longest = min(longest, _RESOLVED * wide / math.sqrt(1 - slope**2))
-    hits = {v for move in kinds for _, _, v in move.cases if abs(v) > PANEL * move.spread}
+    hits = {v for step in kinds for _, _, v in step.cases if abs(v) > PANEL * step.spread}
     echoes = {(lower if v > 0 else upper) + k * v for v in hits for k in range(1, 1 + _ECHOES)}
     usual = math.sqrt(energy(before) / steps_in(before)) if before else spread
     spread = max(spread, min(usual, _FINEST * (upper - lower)))

@@ -1,9 +1,9 @@
-"""The two worlds of the worst case that a plan's constants allow, as one-dimensional steps.
+"""The two neighbours of the worst case that a plan's constants allow, as one-dimensional steps.
 
 Every record's loss is linear, ``f_i(w) = g_i w`` (plus ``m/2 w**2`` if the plan claims strong
 convexity ``m``), with ``g_i`` within the Lipschitz constant. The differing record pushes as hard as
 it may; the others pull together. Such losses satisfy every hypothesis of the plan, so what these
-worlds reveal, the plan reveals.
+neighbours reveal, the plan reveals.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import math
 from dataclasses import dataclass
 
 from dplateau.accounting.lower.draws import MOST_JITTER, SMALL_JITTER, Count, Draw, draw
-from dplateau.accounting.lower.moves import Move, Programme
-from dplateau.accounting.lower.walks import Law, both_laws
+from dplateau.accounting.lower.steps import Programme, Step
+from dplateau.accounting.lower.walks import Distribution, both_distributions
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.plan import Plan
 
-_TYPICAL = 6.0  # spreads of the law within which random curvature is measured
+_TYPICAL = 6.0  # spreads of the distribution within which random curvature is measured
 MOST_SPREADS = 1e6  # beyond this length rounding takes over
 MOST_EXPONENT = 80.0  # length times drift over variance: twice what a tail can show
-UNFELT = 15.0  # spreads of the law beyond which ends do not matter (1e-50)
+UNFELT = 15.0  # spreads of the distribution beyond which ends do not matter (1e-50)
 # Two copies of a walk on an interval of length D have met after this many times
 # ((D + sqrt(pi/2) spread) / spread)**2 steps, but for 1e-20 (theory, section 6).
 _FORGETS = 2 * math.log(1e20) / math.pi**2
@@ -28,7 +28,7 @@ _FORGETS = 2 * math.log(1e20) / math.pi**2
 
 @dataclass(frozen=True)
 class Stage:
-    """One step size, one noise, one interval: what a step of the two worlds is made of.
+    """One step size, one noise, one interval: what a step of the two neighbours is made of.
 
     See docs/theory.md#section-9.
 
@@ -68,7 +68,7 @@ class Stage:
 
     @property
     def width(self) -> float:
-        """Spread of the law that the losses lead to; infinite if they do not."""
+        """Spread of the distribution that the losses lead to; infinite if they do not."""
         a = self.memory
         return self.spread / math.sqrt(1 - a * a) if 0 <= a < 1 else math.inf
 
@@ -79,7 +79,7 @@ class Stage:
 
     @property
     def lean(self) -> float:
-        """Average distance between the two worlds' steps."""
+        """Average distance between the two neighbours' steps."""
         both = self.plan.neighboring_relation == REPLACE_ONE
         return self.draw.chance * self.push * (2 if both else 1)
 
@@ -114,12 +114,12 @@ class Stage:
         return extra * self.spread**2 / self.length
 
     def balance(self, extra: float) -> float:
-        """The same beyond what makes the two worlds mirror images, on average."""
+        """The same beyond what makes the two neighbours mirror images, on average."""
         both = self.plan.neighboring_relation == REPLACE_ONE
         return (0.0 if both else self.lean / 2) + self.drift(extra)
 
-    def pair(self, pull: float) -> tuple[Move, Move]:
-        """The step in which the record may take part: the left and the right world.
+    def pair(self, pull: float) -> tuple[Step, Step]:
+        """The step in which the record may take part: the left and the right neighbour.
 
         ``pull`` is how far the others move it to the left on average (at most `strongest_pull`).
         """
@@ -128,19 +128,19 @@ class Stage:
         if relation == REPLACE_ONE:
             return self._taking_part(pull, record=-1.0), right
         if relation == ADD_OR_REMOVE_ONE:
-            return Move(tuple(self._cases(1.0, self.draw.absent, pull, 0.0)), self.spread), right
+            return Step(tuple(self._cases(1.0, self.draw.absent, pull, 0.0)), self.spread), right
         return self._taking_part(pull, record=0.0), right
 
-    def quiet(self, pull: float) -> Move:
+    def quiet(self, pull: float) -> Step:
         """A step without the record (cyclic batches)."""
-        return Move(tuple(self._cases(1.0, self.draw.without_it, pull, 0.0)), self.spread)
+        return Step(tuple(self._cases(1.0, self.draw.without_it, pull, 0.0)), self.spread)
 
-    def _taking_part(self, pull: float, record: float) -> Move:
+    def _taking_part(self, pull: float, record: float) -> Step:
         chance = self.draw.chance
         cases = self._cases(chance, self.draw.with_it, pull, record)
         if chance < 1:
             cases = self._cases(1 - chance, self.draw.without_it, pull, 0.0) + cases
-        return Move(tuple(cases), self.spread)
+        return Step(tuple(cases), self.spread)
 
     def _cases(
         self, probability: float, others: Count, pull: float, record: float
@@ -187,29 +187,29 @@ class Interval:
     steps: float
     curvature: float = 0.0
 
-    def laws(self, extra_pull: float = 0.0) -> tuple[Law, Law]:
-        """Exact laws of the last iterate: of the world that leans left, and of the other.
+    def distributions(self, extra_pull: float = 0.0) -> tuple[Distribution, Distribution]:
+        """Exact distributions of the last iterate: of the neighbour that leans left, and the other.
 
         ``extra_pull``, in units of ``varsigma**2 / length``, moves both to the left.
         """
         left, right = self._programmes(extra_pull)
-        return both_laws(left, right, self.length)
+        return both_distributions(left, right, self.length)
 
-    def _programmes(self, extra: float) -> list[tuple[Programme, Move]]:
+    def _programmes(self, extra: float) -> list[tuple[Programme, Step]]:
         plan, before = self.plan, self.steps - 1
         eta = plan.step_size.largest(1)
         stage = Stage(plan, draw(plan), eta, eta * plan.sigma, self.length, self.curvature)
         pair = stage.pair(stage.balance(extra))
         period = plan.hits.period or 1
         if period == 1:
-            return [([(move, before)] if before else [], move) for move in pair]
+            return [([(step, before)] if before else [], step) for step in pair]
         quiet = stage.quiet(stage.drift(extra))
         epochs, head = (math.inf, 0) if before == math.inf else divmod(int(before), period)
-        found: list[tuple[Programme, Move]] = []
-        for move in pair:
-            epoch: Programme = [(move, 1), (quiet, period - 1)]
+        found: list[tuple[Programme, Step]] = []
+        for step in pair:
+            epoch: Programme = [(step, 1), (quiet, period - 1)]
             start: Programme = [(quiet, head)] if head else []
-            found.append(([*start, (epoch, epochs)] if epochs else start, move))
+            found.append(([*start, (epoch, epochs)] if epochs else start, step))
         return found
 
 

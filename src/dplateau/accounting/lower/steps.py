@@ -15,7 +15,7 @@ Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Move:
+class Step:
     """One random step: ``w -> slope * w + shift + spread * Z``, one row per case.
 
     See docs/theory.md#section-9.
@@ -29,16 +29,16 @@ class Move:
 
     Examples
     --------
-    >>> Move(((0.9, 1.0, 0.0), (0.1, 1.0, 0.3)), spread=1.0).mirrored().cases
+    >>> Step(((0.9, 1.0, 0.0), (0.1, 1.0, 0.3)), spread=1.0).mirrored().cases
     ((0.9, 1.0, -0.0), (0.1, 1.0, -0.3))
     """
 
     cases: tuple[tuple[float, float, float], ...]
     spread: float
 
-    def mirrored(self) -> Move:
+    def mirrored(self) -> Step:
         """The same step seen in a mirror that swaps left and right."""
-        return Move(tuple((p, a, -v) for p, a, v in self.cases), self.spread)
+        return Step(tuple((p, a, -v) for p, a, v in self.cases), self.spread)
 
     def below(self, points: Vector, start: Vector) -> Vector:
         """Chance to land at or below each point (columns) from each start (rows), unclipped."""
@@ -61,16 +61,16 @@ class Move:
 
 
 # A walk's programme: steps or sub-programmes, each with how often it is repeated. The first may be
-# repeated infinitely often: its stationary law is then the start of what follows.
-Programme: TypeAlias = Sequence[tuple[Union[Move, "Programme"], float]]
+# repeated infinitely often: its stationary distribution is then the start of what follows.
+Programme: TypeAlias = Sequence[tuple[Union[Step, "Programme"], float]]
 
 
-def moves_in(item: Move | Programme) -> set[Move]:
-    return {item} if isinstance(item, Move) else set().union(*(moves_in(part) for part, _ in item))
+def kinds_in(item: Step | Programme) -> set[Step]:
+    return {item} if isinstance(item, Step) else set().union(*(kinds_in(part) for part, _ in item))
 
 
-def unrolled(item: Move | Programme, repeats: int) -> Iterator[tuple[Move, int]]:
-    if isinstance(item, Move):
+def unrolled(item: Step | Programme, repeats: int) -> Iterator[tuple[Step, int]]:
+    if isinstance(item, Step):
         yield item, repeats
         return
     for _ in range(repeats):
@@ -78,51 +78,51 @@ def unrolled(item: Move | Programme, repeats: int) -> Iterator[tuple[Move, int]]
             yield from unrolled(part, int(times))
 
 
-def steps_in(item: Move | Programme) -> float:
-    return 1 if isinstance(item, Move) else sum(n * steps_in(part) for part, n in item)
+def steps_in(item: Step | Programme) -> float:
+    return 1 if isinstance(item, Step) else sum(n * steps_in(part) for part, n in item)
 
 
-def average(item: Move | Programme) -> tuple[float, float]:
+def average(item: Step | Programme) -> tuple[float, float]:
     """Slope and shift of the average step."""
-    if isinstance(item, Move):
+    if isinstance(item, Step):
         return sum(p * a for p, a, _ in item.cases), sum(p * v for p, _, v in item.cases)
     parts = [(n * steps_in(part), average(part)) for part, n in item]
     total = sum(n for n, _ in parts)
     return sum(n * a for n, (a, _) in parts) / total, sum(n * v for n, (_, v) in parts) / total
 
 
-def energy(item: Move | Programme) -> float:
+def energy(item: Step | Programme) -> float:
     """Variance of all the noise."""
-    if isinstance(item, Move):
+    if isinstance(item, Step):
         return item.spread**2
     return sum(n * energy(part) for part, n in item)
 
 
 def trends(programme: Programme) -> Iterator[tuple[float, float, float, float]]:
-    """Slope, shift, spread and number of the average steps of every part: what laws look like."""
+    """Slope, shift, spread and number of the average steps of every part."""
     for item, times in programme:
         count = times * steps_in(item)
         yield *average(item), math.sqrt(energy(item) / steps_in(item)), count
-        if not isinstance(item, Move):
+        if not isinstance(item, Step):
             yield from trends(item)
 
 
 def peel(
-    item: Move | Programme, repeats: float
-) -> tuple[Move, list[tuple[Move | Programme, float]]]:
+    item: Step | Programme, repeats: float
+) -> tuple[Step, list[tuple[Step | Programme, float]]]:
     """The very first step of a programme, and what is left of it."""
-    rest: list[tuple[Move | Programme, float]] = [(item, repeats - 1)] if repeats > 1 else []
-    if isinstance(item, Move):
+    rest: list[tuple[Step | Programme, float]] = [(item, repeats - 1)] if repeats > 1 else []
+    if isinstance(item, Step):
         return item, rest
     (inner, times), *others = item
     first, inner_rest = peel(inner, times)
     return first, [*inner_rest, *others, *rest]
 
 
-def least_spread(before: Programme, last: Move) -> float:
+def least_spread(before: Programme, last: Step) -> float:
     spreads = [last.spread]
     for item, _ in before:
-        spreads.append(item.spread if isinstance(item, Move) else least_spread(item, last))
+        spreads.append(item.spread if isinstance(item, Step) else least_spread(item, last))
     return min(spreads)
 
 
@@ -131,15 +131,15 @@ def mirror_programmes(one: Programme, two: Programme) -> bool:
     if len(one) != len(two):
         return False
     for (left, _), (right, _) in zip(one, two, strict=True):
-        if isinstance(left, Move) != isinstance(right, Move):
+        if isinstance(left, Step) != isinstance(right, Step):
             return False
-        same = mirror_images if isinstance(left, Move) else mirror_programmes
+        same = mirror_images if isinstance(left, Step) else mirror_programmes
         if not same(left, right):  # type: ignore[arg-type]
             return False
     return True
 
 
-def mirror_images(one: Move, two: Move) -> bool:
+def mirror_images(one: Step, two: Step) -> bool:
     """Whether one step is the other one seen in a mirror, but for rounding."""
     if len(one.cases) != len(two.cases) or one.spread != two.spread:
         return False
