@@ -15,7 +15,7 @@ from dplateau.accounting.bounds.taut_string import worst_mu
 from dplateau.accounting.calibration import _least
 from dplateau.accounting.privacy_loss.composed import Composition, _condensed
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
-from dplateau.accounting.privacy_loss.distribution import Mixture, pair_laws
+from dplateau.accounting.privacy_loss.distribution import Mixture, pair_losses
 from dplateau.accounting.privacy_loss.sampled import poisson_step
 from dplateau.accounting.privacy_loss.sampled_rdp import overflow_mixture_rdp, poisson_rdp
 
@@ -110,8 +110,8 @@ def test_sampling_every_record_is_a_full_batch(noise: float) -> None:
 
 def test_a_mixed_law_is_sorted_before_runs_of_it_are_condensed() -> None:
     """The ends of a run bound its losses only if the atoms are in order."""
-    one, _ = pair_laws(Mixture((0.9, 0.1), (0.0, 1.0)), Mixture((1.0,), (0.0,)))
-    two, _ = pair_laws(Mixture((0.9, 0.1), (0.0, 2.0)), Mixture((1.0,), (0.0,)))
+    one, _ = pair_losses(Mixture((0.9, 0.1), (0.0, 1.0)), Mixture((1.0,), (0.0,)))
+    two, _ = pair_losses(Mixture((0.9, 0.1), (0.0, 2.0)), Mixture((1.0,), (0.0,)))
     mixed = one.mixed_with(two, 0.01)
     _probs, lowest, highest = _condensed(mixed.probs, mixed.losses)
     assert mixed.losses.size >= 4096, "runs of one atom would prove nothing"
@@ -158,7 +158,7 @@ def test_a_chance_of_overflow_below_rounding_is_priced() -> None:
     assert dp.account(plan).rdp(order) >= overflow_mixture_rdp(kappa, single, double, order)
     # Of the two announced cases the rare one alone refutes anything that only prices the other.
     steps = poisson_step(q, 20.0)
-    rare = max(Composition(((law, 1),)).epsilon(1e-22 / kappa) for law in steps)
+    rare = max(Composition(((pld, 1),)).epsilon(1e-22 / kappa) for pld in steps)
     assert dp.account(plan).epsilon(1e-22) >= rare * (1 - 1e-6)
 
 
@@ -195,11 +195,11 @@ def test_a_zeroed_record_in_a_full_batch(epsilon: float) -> None:
     nobody = (1 - q) * drawn[0]
     x = np.linspace(-25.0, 25.0, 20_001)
 
-    def law(place: float) -> np.ndarray:
+    def pld(place: float) -> np.ndarray:
         parts = ((nobody, 0.0), (kept, place), (1 - nobody - kept, -1.0))
         return sum(w * np.exp(-(((x - m) / noise) ** 2) / 2) for w, m in parts)
 
-    there, blank = law(1.0), law(0.0)
+    there, blank = pld(1.0), pld(0.0)
     excess = np.maximum(there - math.exp(epsilon) * blank, 0.0).sum() / there.sum()
     guarantee = dp.account(plan)
     assert guarantee.delta(epsilon) >= excess

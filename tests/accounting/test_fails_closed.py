@@ -20,11 +20,11 @@ from dplateau.accounting.bounds.composition import random_batches
 from dplateau.accounting.privacy_loss.composed import Composition, _Tilted
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import (
-    LossLaw,
+    LossDistribution,
     Mixture,
-    gaussian_law,
+    gaussian_loss,
     log_moment,
-    pair_laws,
+    pair_losses,
 )
 from dplateau.accounting.privacy_loss.profiles import Composed
 
@@ -85,9 +85,9 @@ def test_a_domain_beyond_the_range_of_floats_is_not_free() -> None:
 
 @pytest.mark.parametrize("steps", [[], [(math.nan, 0.0, 3)], [(1.0, math.inf, 3)]])
 def test_no_steps_cost_infinity(steps: list[tuple[float, float, int]]) -> None:
-    price = random_batches(erasing(), steps)
-    assert price.epsilon(DELTA) == math.inf
-    assert price.delta(1.0) == 1.0
+    profile = random_batches(erasing(), steps)
+    assert profile.epsilon(DELTA) == math.inf
+    assert profile.delta(1.0) == 1.0
 
 
 def test_an_empty_composition_costs_infinity() -> None:
@@ -95,10 +95,10 @@ def test_an_empty_composition_costs_infinity() -> None:
     for nothing in (Composition(()), Composed((), 0.0)):
         assert nothing.epsilon(DELTA) == math.inf
         assert nothing.delta(1.0) == 1.0
-        assert nothing.profile(epsilons).tolist() == [1.0, 1.0]
+        assert nothing.deltas(epsilons).tolist() == [1.0, 1.0]
     assert Composition(()).on_grid(1e-3).infinity == 1.0
     assert Composed((), 0.0).estimate(DELTA) == math.inf
-    assert [law.infinity for law in Composed((), 0.0).orders_on_grid(1e-3)] == [1.0]
+    assert [pld.infinity for pld in Composed((), 0.0).orders_on_grid(1e-3)] == [1.0]
 
 
 # -- moments -----------------------------------------------------------------------------------
@@ -106,9 +106,9 @@ def test_an_empty_composition_costs_infinity() -> None:
 
 def test_a_moment_keeps_the_bulk_of_its_law() -> None:
     """The scale of the sum was set by the largest loss, however little it weighed."""
-    law = LossLaw(np.array([-1.0, 5000.0]), np.array([1 - 1e-300, 1e-300]))
-    assert log_moment(law, 0.1) == pytest.approx(-0.1)
-    assert log_moment(law, 1.0) == pytest.approx(5000 - 300 * math.log(10))
+    pld = LossDistribution(np.array([-1.0, 5000.0]), np.array([1 - 1e-300, 1e-300]))
+    assert log_moment(pld, 0.1) == pytest.approx(-0.1)
+    assert log_moment(pld, 1.0) == pytest.approx(5000 - 300 * math.log(10))
 
 
 def test_rare_hits_in_a_small_domain_are_not_free() -> None:
@@ -128,7 +128,7 @@ def test_rare_hits_in_a_small_domain_are_not_free() -> None:
 
 @pytest.mark.parametrize("copies", [10**13, 10**16, 10**18])
 def test_rounding_is_paid_once_for_every_step(copies: int) -> None:
-    composed = Composition(((gaussian_law(1 / math.sqrt(copies)), copies),))
+    composed = Composition(((gaussian_loss(1 / math.sqrt(copies)), copies),))
     assert composed.epsilon(DELTA) >= gdp_epsilon(1.0, DELTA) * (1 - 1e-9)
     assert composed.delta(1.0) >= 0.1269
 
@@ -166,7 +166,7 @@ def test_counts_beyond_32_bits_do_not_wrap() -> None:
     assert plan.overflow == pytest.approx(0.50013296, rel=1e-6)
     # Half of the steps announce that a hit moves twice as far: both cases alone refute less.
     q = plan.inclusion_probability
-    doubled = pair_laws(Mixture((1 - q, q), (0.0, 4.0)), Mixture((1.0,), (0.0,)))
+    doubled = pair_losses(Mixture((1 - q, q), (0.0, 4.0)), Mixture((1.0,), (0.0,)))
     least = Composition(((doubled[0], 1),)).epsilon(DELTA / 0.5)
     assert dp.account(plan).epsilon(DELTA) >= least * (1 - 1e-3) > 0.04
 
@@ -241,7 +241,7 @@ def test_roots_end_on_the_private_side(mu: float, share: float) -> None:
             return mpmath.ncdf(ahead) - mpmath.exp(e) * mpmath.ncdf(behind)
 
         assert profile(gdp_epsilon(mu, delta)) <= delta
-        assert profile(Composition(((gaussian_law(mu), 1),)).epsilon(delta)) <= delta
+        assert profile(Composition(((gaussian_loss(mu), 1),)).epsilon(delta)) <= delta
 
 
 def test_a_constant_stands_where_its_mass_is() -> None:

@@ -13,23 +13,23 @@ from dplateau.accounting.privacy_loss.composed import Composition
 from dplateau.accounting.privacy_loss.conversions import gdp_delta, gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import (
     Mixture,
-    gaussian_law,
+    gaussian_loss,
     log_moment,
-    pair_laws,
-    symmetrised_subsampling_law,
+    pair_losses,
+    symmetrised_subsampling_loss,
 )
 
 STANDARD = Mixture((1.0,), (0.0,))
 
 
 def poisson(q: float, u: float):
-    return pair_laws(Mixture((1 - q, q), (0.0, u)), STANDARD)
+    return pair_losses(Mixture((1 - q, q), (0.0, u)), STANDARD)
 
 
 @pytest.mark.parametrize("copies", [1, 7, 65, 10**4, 10**9])
 @pytest.mark.parametrize("delta", [1e-30, 1e-12, 1e-5, 0.2])
 def test_composed_gaussians_are_one_gaussian(copies: int, delta: float) -> None:
-    law = gaussian_law(1 / math.sqrt(copies))
+    law = gaussian_loss(1 / math.sqrt(copies))
     composed = Composition(((law, copies),)).epsilon(delta)
     exact = gdp_epsilon(1.0, delta)
     assert exact <= composed * (1 + 1e-9)
@@ -73,14 +73,14 @@ def test_one_step_is_never_below_the_exact_profile(q, u, epsilon) -> None:
 def test_symmetrised_subsampling_has_its_profile(q, t, epsilon) -> None:
     x = math.log((math.exp(epsilon) - 1 + q) / q) / t + t / 2
     exact = q * ndtr(t - x) + (1 - q) * ndtr(-x) - math.exp(epsilon) * ndtr(-x)
-    found = Composition(((symmetrised_subsampling_law(q, t), 1),)).delta(epsilon)
+    found = Composition(((symmetrised_subsampling_loss(q, t), 1),)).delta(epsilon)
     assert exact <= found * (1 + 1e-9)
     assert found <= exact * 1.001 + 1e-12
 
 
 @pytest.mark.parametrize(("copies", "printed"), [(2000, 4.438), (4000, 6.654), (8000, 10.113)])
 def test_reference_values_of_fixed_size_composition(copies, printed) -> None:
-    law = symmetrised_subsampling_law(1500 / 60000, 2 / 3)
+    law = symmetrised_subsampling_loss(1500 / 60000, 2 / 3)
     assert Composition(((law, copies),)).epsilon(1e-5) == pytest.approx(printed, abs=6e-4)
 
 
@@ -114,12 +114,12 @@ def test_a_coarse_law_dominates_and_is_close(q: float, u: float) -> None:
 
 def test_an_understated_law_would_be_caught() -> None:
     """The comparison above can fail: ten per cent less displacement lies below."""
-    composed = Composition(((gaussian_law(0.09), 100),)).epsilon(1e-5)
+    composed = Composition(((gaussian_loss(0.09), 100),)).epsilon(1e-5)
     assert composed < gdp_epsilon(1.0, 1e-5)
 
 
 def test_pmf_is_a_valid_dominating_law() -> None:
-    pmf = Composition(((gaussian_law(0.1), 100),)).on_grid(1e-4)
+    pmf = Composition(((gaussian_loss(0.1), 100),)).on_grid(1e-4)
     total = pmf.probs.sum() + pmf.infinity
     assert total == pytest.approx(1.0, abs=1e-9)
     for epsilon in (0.0, 1.0, 3.0):
@@ -148,7 +148,7 @@ def test_rare_large_losses_are_not_priced_at_their_moments(q: float, copies: int
 @pytest.mark.parametrize("mu", [50.0, 3e3, 1.5e6])
 def test_laws_far_apart_fail_closed(mu: float) -> None:
     """Mass so far above zero that it underflows once came out as epsilon = 0."""
-    composed = Composition(((gaussian_law(mu), 1), (poisson(0.01, 1.0)[0], 3)))
+    composed = Composition(((gaussian_loss(mu), 1), (poisson(0.01, 1.0)[0], 3)))
     exact = gdp_epsilon(mu, 1e-17)
     assert exact * (1 - 1e-6) <= composed.epsilon(1e-17) <= exact * (1 + 1e-3)
     assert composed.delta(1.0) == pytest.approx(1.0)

@@ -16,7 +16,7 @@ from dplateau.accounting.bounds import allocation, patterns, whole_patterns
 from dplateau.accounting.bounds.base import Bound, Chosen, registered, withdraw
 from dplateau.accounting.bounds.layouts import Growth, constant_layout, most_weight, varying_layout
 from dplateau.accounting.bounds.taut_string import energy
-from dplateau.accounting.privacy_loss.blocks import Block, block_laws, hits
+from dplateau.accounting.privacy_loss.blocks import Block, block_losses, hits
 from dplateau.accounting.privacy_loss.composed import Composition
 from dplateau.accounting.privacy_loss.exchanges import Exchanged
 from dplateau.accounting.privacy_loss.mixtures import OneSided, merged_upwards
@@ -65,8 +65,8 @@ def test_plain_mini_batch_training_gains(plan, delta, most) -> None:
     [(1000, 20, 0.62, 1e-7, 1.667), (100, 10, 0.7, 1e-5, 2.629), (50, 4, 0.5, 1e-6, 6.268)],
 )
 def test_allocation_as_worked_out_by_hand(epoch, epochs, noise, delta, expected) -> None:
-    price = allocation.allocation_price(1 / noise, epoch, epoch * epochs, mirrored=False)
-    assert price.epsilon(delta) == pytest.approx(expected, rel=1e-3)
+    profile = allocation.allocation_profile(1 / noise, epoch, epoch * epochs, mirrored=False)
+    assert profile.epsilon(delta) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one", "replace_special"])
@@ -97,7 +97,7 @@ def test_blocks_of_one_step_are_composition() -> None:
     assert layout is not None
     assert len(layout.blocks) == 60
     (block,) = set(layout.blocks)
-    ours = max(Composition(((law, 60),)).epsilon(1e-6) for law in block_laws(block))
+    ours = max(Composition(((pld, 60),)).epsilon(1e-6) for pld in block_losses(block))
     composed = dp.account(plain(10_000, 200, 60, 0.8, hidden_state=False)).epsilon(1e-6)
     assert ours == pytest.approx(composed, rel=2e-3)
 
@@ -143,9 +143,9 @@ def test_weights_of_a_long_past_exceed_their_bound_rarely() -> None:
 
 def test_the_sketch_is_close_to_the_bound() -> None:
     plan = plain(100_000, 1000, 500, 0.7)
-    price = patterns.from_common_start(plan, 500, 1e-5)
-    assert price is not None
-    assert patterns.roughly(plan, 500, 1e-5) == pytest.approx(price.epsilon(1e-5), rel=0.02)
+    profile = patterns.from_common_start(plan, 500, 1e-5)
+    assert profile is not None
+    assert patterns.roughly(plan, 500, 1e-5) == pytest.approx(profile.epsilon(1e-5), rel=0.02)
 
 
 def _two_steps_exactly(q, u, gamma, order):
@@ -185,13 +185,13 @@ def test_energies_have_the_law_of_cycles() -> None:
         value = round(_string(pattern), 9)
         chance = q ** sum(pattern) * (1 - q) ** (steps - sum(pattern))
         exact[value] = exact.get(value, 0.0) + chance
-    law = whole_patterns.energy_law(q, steps)
+    pld = whole_patterns.energy_distribution(q, steps)
     for level in np.linspace(0.05, 5.0, 60):
         above = sum(p for value, p in exact.items() if value > level)
-        ours = float(law.weights[law.energies > level].sum())
+        ours = float(pld.weights[pld.energies > level].sum())
         assert ours >= above - 1e-9
     mean = sum(value * p for value, p in exact.items())
-    assert float(law.energies @ law.weights) == pytest.approx(mean, abs=0.03)
+    assert float(pld.energies @ pld.weights) == pytest.approx(mean, abs=0.03)
 
 
 @pytest.mark.parametrize(("epoch", "epochs", "rest"), [(3, 1, 0), (3, 3, 0), (4, 2, 0), (4, 2, 2)])
@@ -238,15 +238,15 @@ def _delta_by_quadrature(weights, means, epsilon, mirrored):
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_one_sided_mixtures_agree_with_quadrature(mirrored) -> None:
     weights, means = (0.9, 0.08, 0.02), (0.1, 1.0, 2.5)
-    price = OneSided(weights, means, mirrored)
+    profile = OneSided(weights, means, mirrored)
     for epsilon in (0.0, 0.5, 2.0):
         exact = _delta_by_quadrature(weights, means, epsilon, mirrored)
-        assert price.delta(epsilon) == pytest.approx(exact, rel=1e-5)
-        assert price.delta(epsilon) >= exact * (1 - 1e-6)
+        assert profile.delta(epsilon) == pytest.approx(exact, rel=1e-5)
+        assert profile.delta(epsilon) >= exact * (1 - 1e-6)
     for delta in (1e-2, 1e-6):
-        epsilon = price.epsilon(delta)
-        assert price.delta(epsilon) <= delta
-        assert price.delta(epsilon * 0.999) > delta
+        epsilon = profile.epsilon(delta)
+        assert profile.delta(epsilon) <= delta
+        assert profile.delta(epsilon * 0.999) > delta
 
 
 def test_one_gaussian_is_a_mixture_of_one() -> None:
@@ -269,9 +269,9 @@ def test_merging_only_raises_means() -> None:
 
 
 def test_mass_at_infinity_is_part_of_delta() -> None:
-    price = OneSided((0.5, 0.499), (0.0, 1.0))
-    assert price.delta(50.0) == pytest.approx(1e-3, rel=1e-6)
-    assert price.epsilon(5e-4) == math.inf
+    profile = OneSided((0.5, 0.499), (0.0, 1.0))
+    assert profile.delta(50.0) == pytest.approx(1e-3, rel=1e-6)
+    assert profile.epsilon(5e-4) == math.inf
 
 
 # -- registration -------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_no_event_tells_exchanged_records_apart_better(epsilon) -> None:
 def test_one_exchange_is_the_sampled_step_of_fixed_size() -> None:
     plan = plain(1000, 100, 1, 1.0, kind=dp.FixedSize, relation="replace_one")
     exact = dp.account(plan).bounds(1e-5)["composition"]
-    found = whole_patterns.price(2.0, 0.1, 1, mirrored=True, exchanged=True).epsilon(1e-5)
+    found = whole_patterns.profile(2.0, 0.1, 1, mirrored=True, exchanged=True).epsilon(1e-5)
     assert exact <= found <= 1.006 * exact
 
 
@@ -353,7 +353,7 @@ def test_exchanged_records_gain_where_hits_are_hard_and_rare() -> None:
     plan = plain(10_000, 100, 500, 0.7, kind=dp.FixedSize, relation="replace_one")
     claimed = dp.account(plan).bounds(1e-5)
     assert claimed["patterns"] <= 12.5 < 0.4 * claimed["composition"]
-    mirrored = whole_patterns.price(2 / 0.7, 0.01, 500, mirrored=True).epsilon(1e-5)
+    mirrored = whole_patterns.profile(2 / 0.7, 0.01, 500, mirrored=True).epsilon(1e-5)
     assert claimed["patterns"] < mirrored
 
 

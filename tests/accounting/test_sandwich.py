@@ -61,8 +61,8 @@ class TestForgetting:
         assert isinstance(chance, Survival)
         lost = chance(steps) if failure is None else failure
         mu = from_common_start(self.plan, price_steps or steps) / noise
-        price = WithFailure(Gaussian(mu), lost)
-        return [price.delta(float(e)) for e in EPSILONS]
+        profile = WithFailure(Gaussian(mu), lost)
+        return [profile.delta(float(e)) for e in EPSILONS]
 
     @pytest.mark.parametrize("steps", [1, 2, 3, 5, 9, 20])
     def test_holds(self, steps: int) -> None:
@@ -85,20 +85,20 @@ class TestPoissonShift:
     plan = contracting(1e-4, hit, batches=dp.Poisson(100))
 
     def exact(self) -> list[float]:
-        laws = poisson_step(self.q, self.hit)
-        orders = [Composition(((law, 1),)) for law in laws]
+        plds = poisson_step(self.q, self.hit)
+        orders = [Composition(((pld, 1),)) for pld in plds]
         return [max(o.delta(float(e)) for o in orders) * (1 - 1e-3) for e in EPSILONS]
 
     def claim(self, *, q: float | None = None, noise: float = 1.0) -> list[float]:
         broken = self.plan if q is None else self.plan.replace(batches=dp.Poisson(1000 * q))
         payment = 1e-4 * self.plan.diameter
-        price = random_batches(broken, [(self.hit / noise, payment / noise, 1)])
-        return [price.delta(float(e)) for e in EPSILONS]
+        profile = random_batches(broken, [(self.hit / noise, payment / noise, 1)])
+        return [profile.delta(float(e)) for e in EPSILONS]
 
     def test_holds(self) -> None:
-        price, last = poisson_shift(self.plan, 1e-5, math.inf)
+        profile, last = poisson_shift(self.plan, 1e-5, math.inf)
         assert last <= 3
-        assert not violated([price.delta(float(e)) for e in EPSILONS], self.exact())
+        assert not violated([profile.delta(float(e)) for e in EPSILONS], self.exact())
         assert not violated(self.claim(), self.exact())
 
     def test_halving_the_hit_probability_is_caught(self) -> None:
@@ -187,8 +187,8 @@ def test_unsplit_shift_is_never_worse_than_the_split(c: float) -> None:
     weight = c ** np.arange(last - 1, -1, -1.0)
     payments = water_filling(np.full(last, q * hit), weight, c**last * far)
     plan = contracting(1.0, hit, batches=dp.Poisson(50))
-    price = random_batches(plan, [(hit, float(a), 1) for a in payments])
-    ours = price.epsilon(1e-5)
+    profile = random_batches(plan, [(hit, float(a), 1) for a in payments])
+    ours = profile.epsilon(1e-5)
     for split in (0.1, 0.3, 0.5, 0.8):
         debt = (c**last * far) ** 2 / float(weight @ weight) / split
         composed = Composition(
@@ -222,10 +222,10 @@ def test_fixed_size_split_is_a_valid_window() -> None:
         smoothness=0.0,
         domain=dp.L2Ball(0.5),
     )
-    price, last = fixed_size_shift(plan, 1e-6, math.inf)
+    profile, last = fixed_size_shift(plan, 1e-6, math.inf)
     assert math.isfinite(last)
     # one step alone, nothing to pay: what even an endless run must cost at least
-    assert price.epsilon(1e-6) > dp.account(plan.replace(iterations=1)).epsilon(1e-6)
+    assert profile.epsilon(1e-6) > dp.account(plan.replace(iterations=1)).epsilon(1e-6)
 
 
 def test_forgetting_beats_the_split_walk_in_total_variation() -> None:

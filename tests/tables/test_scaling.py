@@ -134,7 +134,7 @@ def test_releases_compose_as_gaussians_and_by_distributions() -> None:
         lipschitz=1.0,
         smoothness=0.25,
     )
-    alone = account_prepared(plan, 0.0).winner(1e-6)[0].price
+    alone = account_prepared(plan, 0.0).winner(1e-6)[0].profile
     assert isinstance(alone, Gaussian)
     both = account_prepared(plan, 0.2)
     exact = gdp_epsilon(math.hypot(alone.mu, 0.2), 1e-6)

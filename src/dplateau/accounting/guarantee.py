@@ -216,7 +216,7 @@ class Guarantee:
     def _proved(self, name: str, aim: float, epsilon: float) -> float:
         """The delta that one bound proves at ``epsilon``, its parameters chosen for ``aim``."""
         chosen = bound_named(name).at(self.plan, aim)
-        value = 1.0 if chosen is None else chosen.price.delta(epsilon)
+        value = 1.0 if chosen is None else chosen.profile.delta(epsilon)
         return value if 0 <= value <= 1 else 1.0  # NaN fails closed
 
     def _delta_by_aiming(self, name: str, epsilon: float, least: float) -> float:
@@ -256,7 +256,7 @@ class Guarantee:
             raise PlanError("type-I errors must lie in [0, 1], as a flat sequence.")
         best = np.zeros_like(a)
         for chosen in self._curves:
-            exact = chosen.price.tradeoff(a)
+            exact = chosen.profile.tradeoff(a)
             best = np.maximum(best, exact if exact is not None else self._from_profile(chosen, a))
         return best
 
@@ -269,11 +269,11 @@ class Guarantee:
         return list(found.values())
 
     def _from_profile(self, chosen: Chosen, type_one: Vector) -> Vector:
-        top = chosen.price.epsilon(max(2 * chosen.failure, 1e-9))
+        top = chosen.profile.epsilon(max(2 * chosen.failure, 1e-9))
         if not math.isfinite(top):
             return np.zeros_like(type_one)
         epsilons = np.linspace(0.0, top, 41)
-        return tradeoff_from_profile(epsilons, chosen.price.profile(epsilons), type_one)
+        return tradeoff_from_profile(epsilons, chosen.profile.deltas(epsilons), type_one)
 
     def pld(self, value_discretization_interval: float = 1e-4) -> PLD:
         """The winning bound as a dp_accounting PLD, ready to compose with other mechanisms.
@@ -281,7 +281,7 @@ class Guarantee:
         Forgetting's chance that the past survives is mass at infinity.
         """
         chosen = self.winner(self.reference_delta)[0]
-        return as_pld(chosen.price, value_discretization_interval)
+        return as_pld(chosen.profile, value_discretization_interval)
 
     def explain(self) -> str:
         """A few plain sentences for the person who signs the release."""

@@ -1,7 +1,7 @@
 """What confidence intervals are computed from, bought after the training (theory, section 23).
 
 At the released weights three sums over the records are released with Gaussian noise: the gradient,
-the curvature and the gradients' outer products. The price is that of one more Gaussian release
+the curvature and the gradients' outer products. The cost is that of one more Gaussian release
 beside the training (section 17).
 """
 

@@ -18,21 +18,21 @@ from dplateau._validate import non_negative, positive
 from dplateau.accounting.bounds.base import Chosen
 from dplateau.accounting.bounds.composition import composition
 from dplateau.accounting.guarantee import Guarantee
-from dplateau.accounting.privacy_loss.composed import GridLaw
+from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.accounting.privacy_loss.conversions import (
     check_delta,
     check_epsilon,
     gdp_epsilon,
     gdp_of,
 )
-from dplateau.accounting.privacy_loss.distribution import gaussian_law
+from dplateau.accounting.privacy_loss.distribution import gaussian_loss
 from dplateau.accounting.privacy_loss.profiles import (
     Composed,
     Gaussian,
-    Price,
+    PrivacyProfile,
     WithFailure,
 )
-from dplateau.accounting.privacy_loss.sampled import StepLaws
+from dplateau.accounting.privacy_loss.sampled import StepLosses
 from dplateau.errors import PlanError
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
@@ -122,15 +122,15 @@ def plan_beside(planned: Callable[[float], Plan], mu: float, epsilon: float, del
     ``planned`` makes a plan for an epsilon at ``delta``.
     """
     rest = gdp_of(epsilon, delta) ** 2 - mu**2
-    price = gdp_epsilon(math.sqrt(max(rest, 0.0)), delta)
+    left = gdp_epsilon(math.sqrt(max(rest, 0.0)), delta)
     for _ in range(_ATTEMPTS):
-        if not price > 0:
+        if not left > 0:
             break
-        plan = planned(price)
+        plan = planned(left)
         total = account_prepared(plan, mu, delta).epsilon(delta)
         if total <= epsilon:
             return plan
-        price *= max(0.5, 0.999 * epsilon / total)  # sampled batches have no Gaussian's profile
+        left *= max(0.5, 0.999 * epsilon / total)  # sampled batches have no Gaussian's profile
     raise PlanError(
         f"epsilon={epsilon:g} at delta={delta:g} leaves nothing to train with beside what else it "
         "buys. Give a larger budget, or scaling='public' and no intervals."
@@ -157,8 +157,8 @@ class PreparedGuarantee(Guarantee):
         chosen, alone = super().winner(delta)
         if self.mu == 0:
             return chosen, alone
-        both = chosen._replace(price=beside(chosen.price, self.mu))
-        return both, _epsilon(both.price, delta)
+        both = chosen._replace(profile=beside(chosen.profile, self.mu))
+        return both, _epsilon(both.profile, delta)
 
     def delta(self, epsilon: float) -> float:
         """The least delta that is proved at this epsilon."""
@@ -166,7 +166,7 @@ class PreparedGuarantee(Guarantee):
             return super().delta(epsilon)
         epsilon = check_epsilon(epsilon)
         deltas = {self.reference_delta, *_REFERENCES}
-        found = [self.winner(delta)[0].price.delta(epsilon) for delta in deltas]
+        found = [self.winner(delta)[0].profile.delta(epsilon) for delta in deltas]
         return min(1.0, *(value if value >= 0 else 1.0 for value in found))
 
     def bounds(self, delta: float) -> dict[str, float]:
@@ -183,40 +183,40 @@ class PreparedGuarantee(Guarantee):
         return super().rdp(orders) + orders * self.mu**2 / 2
 
 
-def beside(price: Price, mu: float) -> Price:
-    """The price of a stretch of steps and of a release of Gaussian privacy ``mu``, both shown.
+def beside(profile: PrivacyProfile, mu: float) -> PrivacyProfile:
+    """The privacy profile of some steps and a release of Gaussian privacy ``mu``, both shown.
 
     See docs/theory.md#section-17.
     """
-    if isinstance(price, Gaussian):
-        return Gaussian(math.hypot(price.mu, mu))
-    if isinstance(price, WithFailure):
-        return WithFailure(beside(price.price, mu), price.failure)
-    if isinstance(price, Composed) and price.parts:
-        law = gaussian_law(mu)
-        parts = (*price.parts, (StepLaws(law, law), 1))
-        return Composed(parts, math.hypot(price.crude, mu), price.one_grid)
-    return _ByDistribution(price, mu)
+    if isinstance(profile, Gaussian):
+        return Gaussian(math.hypot(profile.mu, mu))
+    if isinstance(profile, WithFailure):
+        return WithFailure(beside(profile.profile, mu), profile.failure)
+    if isinstance(profile, Composed) and profile.parts:
+        pld = gaussian_loss(mu)
+        parts = (*profile.parts, (StepLosses(pld, pld), 1))
+        return Composed(parts, math.hypot(profile.crude, mu), profile.one_grid)
+    return _ByDistribution(profile, mu)
 
 
 @dataclass(frozen=True)
 class _ByDistribution:
-    """Any other price, composed as a privacy loss distribution on a common grid."""
+    """Any other cost, composed as a privacy loss distribution on a common grid."""
 
-    price: Price
+    profile: PrivacyProfile
     mu: float
 
-    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+    def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         (release,) = Gaussian(self.mu).orders_on_grid(interval)
-        return [order.beside(release) for order in self.price.orders_on_grid(interval)]
+        return [order.beside(release) for order in self.profile.orders_on_grid(interval)]
 
-    def _fitting(self, delta: float) -> list[GridLaw]:
-        reach = self.price.epsilon(delta) + Gaussian(self.mu).epsilon(delta)
+    def _fitting(self, delta: float) -> list[GridDistribution]:
+        reach = self.profile.epsilon(delta) + Gaussian(self.mu).epsilon(delta)
         return self.orders_on_grid(max(reach, 1e-3) / _POINTS) if math.isfinite(reach) else []
 
     def epsilon(self, delta: float) -> float:
         orders = self._fitting(delta)
-        low, high = 0.0, self.price.epsilon(delta / 2) + Gaussian(self.mu).epsilon(delta / 2)
+        low, high = 0.0, self.profile.epsilon(delta / 2) + Gaussian(self.mu).epsilon(delta / 2)
         if not orders or not _delta_of(orders, high) <= delta:
             return high  # the two shares of delta added up are always valid
         for _ in range(60):
@@ -225,27 +225,27 @@ class _ByDistribution:
         return high
 
     def delta(self, epsilon: float) -> float:
-        return float(self.profile(np.array([epsilon]))[0])
+        return float(self.deltas(np.array([epsilon]))[0])
 
-    def profile(self, epsilons: Vector) -> Vector:
+    def deltas(self, epsilons: Vector) -> Vector:
         orders = self._fitting(_REFERENCES[0])
         if not orders:
             return np.ones_like(epsilons)
         return np.asarray([_delta_of(orders, float(epsilon)) for epsilon in epsilons])
 
     def estimate(self, delta: float) -> float:
-        return self.price.epsilon(delta / 2) + Gaussian(self.mu).epsilon(delta / 2)
+        return self.profile.epsilon(delta / 2) + Gaussian(self.mu).epsilon(delta / 2)
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return None  # read off the privacy profile
 
 
-def _delta_of(orders: list[GridLaw], epsilon: float) -> float:
+def _delta_of(orders: list[GridDistribution], epsilon: float) -> float:
     return max(order.delta(epsilon) for order in orders)
 
 
-def _epsilon(price: Price, delta: float) -> float:
-    value = price.epsilon(delta)
+def _epsilon(profile: PrivacyProfile, delta: float) -> float:
+    value = profile.epsilon(delta)
     return value if value >= 0 else math.inf  # NaN fails closed
 
 

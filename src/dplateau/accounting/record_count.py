@@ -1,4 +1,4 @@
-"""The price of a private upper bound on the number of records (theory, section 13).
+"""The privacy profile of a private upper bound on the number of records (theory, section 13).
 
 Under ``add_or_remove_one`` the number of records is itself private, yet a plan divides by it. Where
 no public bound is stated, a little of the budget buys one: the count plus noise that is never

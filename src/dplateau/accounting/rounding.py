@@ -23,7 +23,7 @@ MOST = 1 << 32  # records in one batch; beyond, rounding would cost a thousandth
 
 NOISE_FARTHEST = 2.0**-44  # of a normal number from the ideal one (section 20.2)
 NOISE_LARGEST = 12.3  # no normal number is larger
-SIZE_LAW = 2.0**-88  # of the law of a Poisson batch's size, in total variation
+SIZE_LAW = 2.0**-88  # of the distribution of a Poisson batch's size, in total variation
 RELEASE_SHARE = 1 / 16  # the noise of the release over that of the last step (section 20.4)
 
 _OTHER_ROUNDINGS = 8  # of a term, of a half, of the compensated sum
@@ -80,7 +80,7 @@ class Charge:
     epsilon : float
         Added to epsilon.
     delta : float
-        The part of each neighbour's law that is given up.
+        The part of each neighbour's distribution that is given up.
     """
 
     epsilon: float

@@ -1,8 +1,8 @@
 """What a private search costs, from its public facts alone (theory, section 16).
 
-A search is known by the law of its number of trials, the plans of its candidates and the noise on
-its scores. `Search.guarantee` prices it; a certificate holds these facts, and verifying it prices
-them again.
+A search is known by the distribution of its number of trials, the plans of its candidates and the
+noise on its scores. `Search.guarantee` accounts for it; a certificate holds these facts, and
+verifying it does so again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dplateau._validate import non_negative, positive, probability
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.guarantee import Guarantee, account
-from dplateau.accounting.privacy_loss.composed import GridLaw
+from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.accounting.privacy_loss.conversions import check_delta
 from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.accounting.selection import ORDERS, Profile, Selection, deep_enough
@@ -39,9 +39,9 @@ def plan_profile(plan: Plan, delta: float, mean: float) -> Profile:
     See docs/theory.md#section-16.
     """
     guarantee = account(plan, delta)
-    prices = [guarantee.winner(d)[0].price for d in {delta, min(delta * 1e3, 0.1), 1e-2 / mean}]
+    profiles = [guarantee.winner(d)[0].profile for d in {delta, min(delta * 1e3, 0.1), 1e-2 / mean}]
     return Profile.tabulated(
-        lambda epsilons: np.min([price.profile(epsilons) for price in prices], axis=0),
+        lambda epsilons: np.min([profile.deltas(epsilons) for profile in profiles], axis=0),
         guarantee.epsilon(delta),
         guarantee.rdp(ORDERS),
     )
@@ -56,7 +56,7 @@ class Search:
     Parameters
     ----------
     trials : Trials
-        The law of the number of trials.
+        The distribution of the number of trials.
     candidates : tuple of Plan
         What a trial may run, each equally likely; all under one neighbouring relation.
     score_sensitivity, score_noise : float
@@ -103,7 +103,7 @@ class Search:
         return float(self.score_sensitivity / self.score_noise)
 
     def selection(self, delta: float) -> Selection:
-        """The price of the best trial: for a record to train on, and for one to score on."""
+        """The cost of the best trial: for a record to train on, and for one to score on."""
         delta = check_delta(delta)
         if delta not in self._selections:
             deep = deep_enough(delta, self.trials)
@@ -150,7 +150,7 @@ class Search:
 
 @dataclass(frozen=True)
 class _Price:
-    """The price of a search, in the shape that the price of steps has."""
+    """The privacy profile of a search, in the shape that the privacy profile of steps has."""
 
     selection: Selection
 
@@ -160,7 +160,7 @@ class _Price:
     def delta(self, epsilon: float) -> float:
         return self.selection.delta(epsilon)
 
-    def profile(self, epsilons: Vector) -> Vector:
+    def deltas(self, epsilons: Vector) -> Vector:
         return np.array([self.selection.delta(float(epsilon)) for epsilon in epsilons])
 
     def estimate(self, delta: float) -> float:
@@ -169,7 +169,7 @@ class _Price:
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return self.selection.tradeoff(type_one)
 
-    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+    def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         raise PlanError("a search is priced by its profile; it has no privacy loss distribution.")
 
 
@@ -221,7 +221,7 @@ class SearchGuarantee(Guarantee):
         return _Price(self._facts.selection(self.reference_delta))
 
     def winner(self, delta: float) -> tuple[Chosen, float]:
-        """The price of the selection."""
+        """The privacy profile of the selection."""
         epsilon = self._price.epsilon(check_delta(delta))
         return Chosen(SELECTION, self._price, self.plan.iterations), (
             epsilon if epsilon >= 0 else math.inf

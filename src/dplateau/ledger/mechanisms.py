@@ -324,9 +324,9 @@ class Training(Mechanism):
             rest = max(failure - self.count.delta, 0.0)
             mu, phi = Training(self.plan, self.guarantee.reference_delta).gaussian(rest, interval)
             return math.hypot(counted, mu), self.count.delta + phi
-        price = self.guarantee.winner(self.guarantee.reference_delta)[0].price
-        if isinstance(price, Gaussian):
-            return price.mu, 0.0
+        profile = self.guarantee.winner(self.guarantee.reference_delta)[0].profile
+        if isinstance(profile, Gaussian):
+            return profile.mu, 0.0
         return super().gaussian(failure, interval)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.privacy_loss.mixtures import OneSided, merged_upwards
-from dplateau.accounting.privacy_loss.profiles import Price
+from dplateau.accounting.privacy_loss.profiles import PrivacyProfile
 
 Vector = NDArray[np.float64]
 
@@ -17,8 +17,8 @@ _MOST_PARTS = 1024
 _FINE = 4096  # ages that are told apart one by one
 
 
-def allocation_price(hit: float, epoch: int, steps: int, mirrored: bool) -> Price:
-    """The price of ``steps`` steps in epochs of ``epoch``, each hit once at a uniform place.
+def allocation_profile(hit: float, epoch: int, steps: int, mirrored: bool) -> PrivacyProfile:
+    """The privacy profile of ``steps`` steps in epochs of ``epoch``, each hit once, anywhere.
 
     See docs/theory.md#section-15.
 
@@ -59,12 +59,12 @@ def _or_else(rest: float, ages: Vector, chances: Vector) -> tuple[Vector, Vector
     return np.append(1 / ages, rest), np.append(chances, missing)
 
 
-def _fewer(law: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
-    """The same law rounded up to fewer values, finely where they are small."""
-    weights, roots = merged_upwards(law[1], np.sqrt(law[0]), _MOST_PARTS // 4)
+def _fewer(distribution: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
+    """The same distribution rounded up to fewer values, finely where they are small."""
+    weights, roots = merged_upwards(distribution[1], np.sqrt(distribution[0]), _MOST_PARTS // 4)
     return roots**2 * (1 + _PADDING), weights
 
 
-def _mixture(hit: float, lengths: Vector, weights: Vector, mirrored: bool) -> Price:
+def _mixture(hit: float, lengths: Vector, weights: Vector, mirrored: bool) -> PrivacyProfile:
     weights, means = merged_upwards(weights, hit * lengths * (1 + _PADDING), _MOST_PARTS)
     return OneSided(tuple(weights / math.fsum(weights)), tuple(means), mirrored)

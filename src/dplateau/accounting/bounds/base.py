@@ -15,7 +15,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
-from dplateau.accounting.privacy_loss.profiles import Price
+from dplateau.accounting.privacy_loss.profiles import PrivacyProfile
 from dplateau.plan.plan import Plan
 
 
@@ -26,13 +26,13 @@ class Chosen(NamedTuple):
     """
 
     name: str
-    price: Price
+    profile: PrivacyProfile
     last_steps: float
     failure: float = 0.0
 
     def epsilon(self, delta: float) -> float:
         """The epsilon that is proved at this delta; trouble fails closed."""
-        value = self.price.epsilon(delta)
+        value = self.profile.epsilon(delta)
         return value if value >= 0 else math.inf  # NaN fails closed
 
 

@@ -1,4 +1,4 @@
-"""The price of the last steps from a common start, all iterates released (theory, section 3)."""
+"""The privacy profile of the last steps from a common start, all iterates released (theory, section 3)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dplateau.accounting.privacy_loss.profiles import (
     Composed,
     Gaussian,
     Lesser,
-    Price,
+    PrivacyProfile,
     WithFailure,
 )
-from dplateau.accounting.privacy_loss.sampled import displacement_chance, step_laws
+from dplateau.accounting.privacy_loss.sampled import displacement_chance, step_losses
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.plan import Plan
 
@@ -30,7 +30,7 @@ _LARGEST_STEP = 400.0  # noise deviations per step beyond which sampling is not 
 
 
 class CompositionBound(Bound):
-    """Section 3 with ``R = T``: every step is priced as if it were shown.
+    """Section 3 with ``R = T``: every step is accounted for as if it were shown.
 
     See docs/theory.md#section-3.
     """
@@ -49,7 +49,7 @@ class CompositionBound(Bound):
         return Chosen(self.name, composition(plan), plan.iterations)
 
     def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
-        """Infinite where a price of far fewer of the same steps is known."""
+        """Infinite where a privacy profile of far fewer of the same steps is known."""
         known = found.get("forgetting")
         longer = known is not None and plan.iterations >= _SURELY_LONGER * known.last_steps
         return math.inf if longer else 0.0
@@ -58,7 +58,7 @@ class CompositionBound(Bound):
         return "It adds up the privacy loss of every step, as other libraries do."
 
 
-def composition(plan: Plan, last: float = math.inf) -> Price:
+def composition(plan: Plan, last: float = math.inf) -> PrivacyProfile:
     """What the last ``min(last, iterations)`` steps cost when every iterate is released.
 
     See docs/theory.md#section-3.
@@ -76,7 +76,7 @@ def composition(plan: Plan, last: float = math.inf) -> Price:
     return random_batches(plan, [(u, 0.0, copies) for u, copies in step_ratios(plan, int(steps))])
 
 
-def once_an_epoch(plan: Plan, last: int) -> Price:
+def once_an_epoch(plan: Plan, last: int) -> PrivacyProfile:
     """One hit in every epoch, at a place that the adversary does not know.
 
     See docs/theory.md#section-15.
@@ -84,7 +84,8 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
     The ratio of an epoch is a mean of lognormal factors, and epochs are composed. Hits too large to
     hide are charged as if their step were told: ``mu^2 = sum of (s/varsigma)^2``. The chance that
     the other records fill some batch, so that the record displaces another one there, is part of
-    delta; a replaced or zeroed-out record whose step is told displaces the same one in both worlds.
+    delta; a replaced or zeroed-out record whose step is told displaces the same one in both
+    neighbours.
     """
     epoch = plan.hits.epoch
     assert epoch is not None
@@ -93,7 +94,7 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
     u = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
     crude = u * math.sqrt(min(epochs, last))
     filled = min(plan.overflow * last, 1.0)
-    told: Price = Gaussian(crude)
+    told: PrivacyProfile = Gaussian(crude)
     if filled and plan.neighboring_relation == ADD_OR_REMOVE_ONE:
         told = WithFailure(told, filled)
     mirrored = plan.neighboring_relation == REPLACE_ONE  # either neighbour has its own record
@@ -107,7 +108,7 @@ def once_an_epoch(plan: Plan, last: int) -> Price:
     return Lesser(WithFailure(hidden, filled), told) if filled else hidden
 
 
-def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
+def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> PrivacyProfile:
     """Sampled steps given as ``(u, a, copies)``: see `dplateau.accounting.privacy_loss.sampled`.
 
     See docs/theory.md#section-3.
@@ -120,7 +121,7 @@ def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Price:
     crude = math.sqrt(sum(copies * (a + doubled * u) ** 2 for u, a, copies in steps))
     if any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
         return Gaussian(crude)
-    return Composed(tuple((step_laws(plan, u, a), copies) for u, a, copies in steps), crude)
+    return Composed(tuple((step_losses(plan, u, a), copies) for u, a, copies in steps), crude)
 
 
 def ratio(plan: Plan, noise_multiplier: float) -> float:
@@ -152,7 +153,7 @@ def grouped(values: Vector) -> list[tuple[float, int]]:
     distinct, counts = np.unique(values, return_counts=True)
     if distinct.size <= _GROUPS:
         return [(float(v), int(n)) for v, n in zip(distinct, counts, strict=True)]
-    # Levels that equalise the error: even in the values, which is where the price is smooth.
+    # Levels that equalise the error: even in the values, which is where the cost is smooth.
     levels = np.linspace(distinct[0], distinct[-1], _GROUPS + 1)[1:]
     place = np.searchsorted(levels * (1 + 1e-12), distinct)
     sums = np.bincount(place, counts, levels.size)

@@ -19,7 +19,7 @@ from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import LONGEST, composition
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.shift import from_common_start, period_of
-from dplateau.accounting.privacy_loss.profiles import Gaussian, Price, WithFailure
+from dplateau.accounting.privacy_loss.profiles import Gaussian, PrivacyProfile, WithFailure
 from dplateau.accounting.privacy_loss.sampled import displacement_chance
 from dplateau.plan.plan import Plan
 
@@ -81,7 +81,7 @@ class ForgettingBound(Bound):
 def _within(
     plan: Plan, chance: Survival | VaryingSurvival, delta: float, most: float
 ) -> Chosen | None:
-    """The best horizon of at most ``most`` steps, its steps priced by section 3, 4 or 14."""
+    """The best horizon of at most ``most`` steps, its steps accounted for by section 3, 4 or 14."""
     horizons = _horizons(chance, delta, most)
     if not horizons:
         return None
@@ -101,14 +101,14 @@ def _within(
     steps, rough = _refined(hidden, horizons)
     if not patterns.PESSIMISM * rough < chosen.epsilon(delta):
         return chosen
-    price = patterns.from_common_start(endless, steps, delta - chance(steps))
-    if price is None:
+    profile = patterns.from_common_start(endless, steps, delta - chance(steps))
+    if profile is None:
         return chosen
-    return min(chosen, _chosen(price, steps, chance(steps)), key=lambda each: each.epsilon(delta))
+    return min(chosen, _chosen(profile, steps, chance(steps)), key=lambda each: each.epsilon(delta))
 
 
-def _chosen(price: Price, steps: float, failure: float) -> Chosen:
-    return Chosen(ForgettingBound.name, WithFailure(price, failure), int(steps), failure)
+def _chosen(profile: PrivacyProfile, steps: float, failure: float) -> Chosen:
+    return Chosen(ForgettingBound.name, WithFailure(profile, failure), int(steps), failure)
 
 
 def _refined(
@@ -131,7 +131,7 @@ def _horizons(chance: Survival | VaryingSurvival, delta: float, iterations: floa
     return sorted(steps for steps in found if math.isfinite(steps))
 
 
-def from_same_point(plan: Plan, steps: float) -> Price:
+def from_same_point(plan: Plan, steps: float) -> PrivacyProfile:
     """What the last steps cost from a common start: section 4, or section 3 for random batches.
 
     See docs/theory.md#section-6.
@@ -154,7 +154,7 @@ class Survival:
     diameter : float
         ``D/varsigma`` (may be ``inf``).
     shrinkage : float
-        ``1 - c`` of either world's step.
+        ``1 - c`` of either neighbour's step.
     drift : float
         Expected displacement per step by the differing record, over ``varsigma``.
     period : int
@@ -195,7 +195,7 @@ class Survival:
 
     @property
     def _start_in_domain(self) -> float:
-        """``rho = E h(r)/h(D)`` where the window opens: the worlds have been meeting before, too.
+        """``rho = E h(r)/h(D)`` where the window opens: the runs have been meeting before.
 
         A hit adds at most ``omega s`` to ``h``.
         """

@@ -1,8 +1,8 @@
 """Hits hidden by later noise: sampled batches without adding up (theory, section 14).
 
-Composition prices a sampled step as if it were shown. Only the last iterate is; what a hit moved is
-removed in the noise of later steps, in growing blocks, and each block costs one Gaussian against a
-mixture by its number of hits. No domain and no penalty is needed.
+Composition charges a sampled step as if it were shown. Only the last iterate is; what a hit moved
+is removed in the noise of later steps, in growing blocks, and each block costs one Gaussian against
+a mixture by its number of hits. No domain and no penalty is needed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dplateau.accounting.bounds.allocation import allocation_price
+from dplateau.accounting.bounds.allocation import allocation_profile
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import LONGEST, ratio
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.layouts import Growth, Layout, constant_layout, varying_layout
 from dplateau.accounting.bounds.whole_patterns import MOST_STEPS
-from dplateau.accounting.bounds.whole_patterns import price as whole_patterns_price
-from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_laws
-from dplateau.accounting.privacy_loss.profiles import Composed, Price, WithFailure
+from dplateau.accounting.bounds.whole_patterns import profile as whole_patterns_profile
+from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_losses
+from dplateau.accounting.privacy_loss.profiles import Composed, PrivacyProfile, WithFailure
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
@@ -57,8 +57,8 @@ class PatternBound(Bound):
         return _facts(plan) is not None
 
     def at(self, plan: Plan, delta: float) -> Chosen | None:
-        price = from_common_start(plan, plan.iterations, delta)
-        return None if price is None else Chosen(self.name, price, plan.iterations)
+        profile = from_common_start(plan, plan.iterations, delta)
+        return None if profile is None else Chosen(self.name, profile, plan.iterations)
 
     def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
         """A little below what a sketch says; nothing where whole patterns are tried as well."""
@@ -106,7 +106,7 @@ def _facts(plan: Plan) -> _Facts | None:
 
 
 def covers_endless_runs(plan: Plan) -> bool:
-    """Whether blocks alone price a constant run of any length: contraction, and no domain.
+    """Whether blocks alone bound a constant run of any length: contraction, and no domain.
 
     See docs/theory.md#section-14.
     """
@@ -116,14 +116,14 @@ def covers_endless_runs(plan: Plan) -> bool:
     return facts.overflow == 0 and float(plan.steps(0, 1).contraction[0]) < 1
 
 
-def from_common_start(plan: Plan, last: float, delta: float) -> Price | None:
+def from_common_start(plan: Plan, last: float, delta: float) -> PrivacyProfile | None:
     """What the last steps cost from a common start; None where the theorem has nothing to offer.
 
     See docs/theory.md#section-14.
 
     Guarantee
     ---------
-    ``delta(epsilon)`` of the price bounds the hockey-stick divergences of the last iterates, both
+    ``delta(epsilon)`` of the profile bounds the hockey-stick divergences of the last iterates, both
     orders, for any non-expansive steps that both neighbours share and hits of the plan's size.
     """
     steps, facts = min(last, plan.iterations), _facts(plan)
@@ -138,11 +138,11 @@ def from_common_start(plan: Plan, last: float, delta: float) -> Price | None:
     if layout is None:
         return None
     crude = facts.hit * (2 if facts.mirrored else 1) * math.sqrt(steps)
-    parts = tuple((block_laws(block), count) for block, count in Counter(layout.blocks).items())
+    parts = tuple((block_losses(block), count) for block, count in Counter(layout.blocks).items())
     return WithFailure(Composed(parts, crude, one_grid=True), filled + layout.failure)
 
 
-def _allocated(plan: Plan, facts: _Facts, steps: float, delta: float) -> Price | None:
+def _allocated(plan: Plan, facts: _Facts, steps: float, delta: float) -> PrivacyProfile | None:
     """Random allocation, from the start of the run and with steps that are all alike."""
     if not plan.is_constant or math.isinf(steps) or steps < plan.iterations:
         return None
@@ -150,15 +150,19 @@ def _allocated(plan: Plan, facts: _Facts, steps: float, delta: float) -> Price |
     filled = facts.overflow * steps
     if not delta - filled > 0.5 * delta:
         return None
-    return WithFailure(allocation_price(facts.hit, facts.epoch, int(steps), facts.mirrored), filled)
+    return WithFailure(
+        allocation_profile(facts.hit, facts.epoch, int(steps), facts.mirrored), filled
+    )
 
 
-def _whole(plan: Plan, facts: _Facts, steps: float, delta: float) -> Price | None:
+def _whole(plan: Plan, facts: _Facts, steps: float, delta: float) -> PrivacyProfile | None:
     """Whole patterns, where they are worth the work: few steps, hard hits, equal steps."""
     few = steps <= MOST_STEPS and facts.hit >= _HARD and delta > _RARE
     if not few or not plan.is_constant:
         return None
-    return whole_patterns_price(facts.hit, facts.q, int(steps), facts.mirrored, plan.hits.exchanged)
+    return whole_patterns_profile(
+        facts.hit, facts.q, int(steps), facts.mirrored, plan.hits.exchanged
+    )
 
 
 def roughly(plan: Plan, last: float, delta: float) -> float:

@@ -45,7 +45,7 @@ def _deterministic_mu(plan: Plan) -> float:
 
 
 def step_rdp(plan: Plan, u: float, alphas: Vector, a: float = 0.0) -> Vector:
-    """One step with random batches; the larger of both orders, the cap priced in.
+    """One step with random batches; the larger of both orders, the cap accounted for.
 
     See docs/theory.md#section-3.
     """

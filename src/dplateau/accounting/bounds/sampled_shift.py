@@ -1,9 +1,9 @@
 """Amplification by iteration for random batches (theory, section 5).
 
 Poisson batches need no splitting of the noise: a step that pays off ``a_k`` of the distance between
-the worlds is the pair ``N(0, 1)`` against ``(1-q) N(a_k, 1) + q N(a_k + s_k, 1)`` in units of its
-noise. Batches of fixed size keep the split, ``G(a) (x) C_q(G(s))^R`` with the noise divided between
-the two factors.
+the neighbours is the pair ``N(0, 1)`` against ``(1-q) N(a_k, 1) + q N(a_k + s_k, 1)`` in units of
+its noise. Batches of fixed size keep the split, ``G(a) (x) C_q(G(s))^R`` with the noise divided
+between the two factors.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio
 from dplateau.accounting.bounds.minimise import minimise_over_integers
-from dplateau.accounting.privacy_loss.distribution import gaussian_law, log_moment
-from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, Price
-from dplateau.accounting.privacy_loss.sampled import StepLaws, fixed_size_step
+from dplateau.accounting.privacy_loss.distribution import gaussian_loss, log_moment
+from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, PrivacyProfile
+from dplateau.accounting.privacy_loss.sampled import StepLosses, fixed_size_step
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
@@ -27,7 +27,9 @@ Vector = NDArray[np.float64]
 _LEVELS = 12  # groups of payments that are composed apart, each by its average
 _ROUGHLY = 6  # as many suffice to compare windows
 _THETAS = np.geomspace(1e-4, 1e4, 60)
-_FARTHEST = 1e7  # noise deviations beyond which a start is priced as a Gaussian, without sampling
+_FARTHEST = (
+    1e7  # noise deviations beyond which a start is accounted for as a Gaussian, without sampling
+)
 _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -43,7 +45,7 @@ class Window(NamedTuple):
 
 
 def window(plan: Plan, last: int) -> Window:
-    """The last ``last`` steps of any schedule, the worlds a diameter apart before them.
+    """The last ``last`` steps of any schedule, the neighbours a diameter apart before them.
 
     See docs/theory.md#section-5.
     """
@@ -90,8 +92,8 @@ def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
     return np.asarray(paid)
 
 
-def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
-    """The best window for Poisson batches at this ``delta``: its price and its length.
+def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[PrivacyProfile, float]:
+    """The best window for Poisson batches at this ``delta``: its cost and its length.
 
     See docs/theory.md#section-5.
     """
@@ -102,10 +104,10 @@ def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, floa
     length = minimise_over_integers(
         lambda r: _second_order(plan, q, r), 1, most, points=14, coarse=0.1
     )
-    # Order two finds the valley; the moments of the law itself find its bottom.
+    # Order two finds the valley; the moments of the distribution itself find its bottom.
     lengths = {min(most, max(1, round(length * f))) for f in (0.35, 0.6, 1.0, 1.6, 2.7)}
-    best = min(lengths, key=lambda r: _poisson_price(plan, r, _ROUGHLY).estimate(delta))
-    return _poisson_price(plan, best, _LEVELS), float(best)
+    best = min(lengths, key=lambda r: _poisson_profile(plan, r, _ROUGHLY).estimate(delta))
+    return _poisson_profile(plan, best, _LEVELS), float(best)
 
 
 def _even(plan: Plan) -> bool:
@@ -156,8 +158,8 @@ def _second_order(plan: Plan, q: float, last: int) -> float:
     return math.inf if math.isnan(crude) else crude
 
 
-def _poisson_price(plan: Plan, last: int, most: int) -> Price:
-    """The price of a window whose payments are averaged over at most ``most`` groups.
+def _poisson_profile(plan: Plan, last: int, most: int) -> PrivacyProfile:
+    """The privacy profile of a window whose payments are averaged over at most ``most`` groups.
 
     Any payments that pay the whole debt will do (Theorem 5.1): where those of a group are replaced
     by their average, weighted as the debt is, it is still paid, and never too early.
@@ -189,8 +191,8 @@ def _average(paid: Vector, weight: Vector) -> float:
     return float(weight @ paid) / total * (1 + 1e-12) if total > 0 else float(paid.max())
 
 
-def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, float]:
-    """The best window and noise split for batches of fixed size: its price and its length.
+def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[PrivacyProfile, float]:
+    """The best window and noise split for batches of fixed size: its cost and its length.
 
     See docs/theory.md#section-5.
 
@@ -210,8 +212,8 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
         step = hit / math.sqrt(1 - split)
         if step > 60:
             continue
-        law = fixed_size_step(q, step).forward.coarse
-        moments = np.array([log_moment(law, theta) for theta in _THETAS])
+        pld = fixed_size_step(q, step).forward.coarse
+        moments = np.array([log_moment(pld, theta) for theta in _THETAS])
         total = lengths[:, None] * moments + (debts / split)[:, None] * (
             _THETAS * (_THETAS + 1) / 2
         )
@@ -225,8 +227,8 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[Price, f
     crude = math.hypot(first, step * math.sqrt(last))
     if first > _FARTHEST:
         return Gaussian(crude), float(last)
-    law = gaussian_law(first)
-    parts = ((StepLaws(law, law), 1), (fixed_size_step(q, step), last))
+    pld = gaussian_loss(first)
+    parts = ((StepLosses(pld, pld), 1), (fixed_size_step(q, step), last))
     return Composed(parts, crude), float(last)
 
 

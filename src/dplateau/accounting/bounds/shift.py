@@ -1,8 +1,8 @@
 """Amplification by iteration for deterministic batches (theory, section 4).
 
-Shifted interpolation (Bok, Su and Altschuler 2024) turns a debt of distance between the two worlds
-into Gaussian privacy: each step may pay off a part ``a_k`` of it for ``(a_k/varsigma_k)^2``. Full
-batches are cyclic batches with one batch per epoch.
+Shifted interpolation (Bok, Su and Altschuler 2024) turns a debt of distance between the two
+neighbours into Gaussian privacy: each step may pay off a part ``a_k`` of it for
+``(a_k/varsigma_k)^2``. Full batches are cyclic batches with one batch per epoch.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class ShiftBound(Bound):
             found = shift(plan)
             return Chosen(self.name, Gaussian(found.mu), found.last_steps)
         search = fixed_size_shift if plan.hits.exchanged else poisson_shift
-        price, last = search(plan, delta, math.inf)
-        return Chosen(self.name, price, last) if math.isfinite(last) else None
+        profile, last = search(plan, delta, math.inf)
+        return Chosen(self.name, profile, last) if math.isfinite(last) else None
 
     def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
         """With random batches and ``c = 1``: what the best window costs at the very least.
@@ -106,10 +106,10 @@ class Cycle(NamedTuple):
     def mu(self, hits: float, before: float, start: float) -> float:
         """``mu`` of a window whose last step is a hit.
 
-        ``hits`` hits, ``before`` steps ahead of the first one, and the two worlds ``start`` noise
-        deviations apart where the window opens. After the first hit the points just before hits lie
-        above their chord, so four points decide the minorant: the origin, the one before the first
-        hit, the one before the last hit, and the end.
+        ``hits`` hits, ``before`` steps ahead of the first one, and the two neighbours ``start``
+        noise deviations apart where the window opens. After the first hit the points just before
+        hits lie above their chord, so four points decide the minorant: the origin, the one before
+        the first hit, the one before the last hit, and the end.
         """
         s, period = self.hit, self.period
         if self.shrinkage == 1.0:
@@ -156,7 +156,7 @@ def cycle_of(plan: Plan) -> Cycle:
 
 
 def from_common_start(plan: Plan, last: float) -> float:
-    """``mu`` of the last steps when both worlds stand at the same point before them.
+    """``mu`` of the last steps when both neighbours stand at the same point before them.
 
     See docs/theory.md#section-4.
     """
@@ -217,7 +217,7 @@ def _windows(plan: Plan, diameter: float) -> Shift:
 
 
 def _window_mu(plan: Plan, last: int, start: float) -> float:
-    """``mu`` of the last steps of any schedule, from worlds ``start`` apart."""
+    """``mu`` of the last steps of any schedule, from neighbours ``start`` apart."""
     assert isinstance(plan.iterations, int)
     first = plan.iterations - last
     steps = plan.steps(first, plan.iterations)
@@ -225,7 +225,7 @@ def _window_mu(plan: Plan, last: int, start: float) -> float:
         return math.inf
     after = np.append(np.cumprod(steps.contraction[:0:-1])[::-1], 1.0)  # W_k
     lost = int(np.searchsorted(after, _FORGOTTEN))
-    if lost:  # what came earlier can have moved the worlds apart by its hits at most
+    if lost:  # what came earlier can have moved the neighbours apart by its hits at most
         start = min(plan.diameter, start + float(steps.shift[:lost].sum()))
         steps = type(steps)(*(part[lost:] for part in steps))
     return worst_mu(

@@ -102,7 +102,7 @@ def worst_mu(
     shift, spread, contraction : arrays
         ``s_k``, ``varsigma_k`` and ``c_k`` for every step of the window.
     start : float
-        Bound on the distance of the two worlds where the window begins.
+        Bound on the distance of the two neighbours where the window begins.
     period : int
         The record takes part in every ``period``-th step (1: in all of them).
 

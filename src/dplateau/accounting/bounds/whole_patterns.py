@@ -1,7 +1,7 @@
 """Whole patterns of hits: one Gaussian against a mixture over the energies of taut strings.
 
 Where a record is hit rarely and hard, the best shift for each pattern beats blocks that do not look
-at it (theory, section 14). The law of the energy comes from its generating function.
+at it (theory, section 14). The distribution of the energy comes from its generating function.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.special import gammaln
 
 from dplateau.accounting.privacy_loss.exchanges import Exchanged
 from dplateau.accounting.privacy_loss.mixtures import OneSided, merged_upwards
-from dplateau.accounting.privacy_loss.profiles import Price, WithFailure
+from dplateau.accounting.privacy_loss.profiles import PrivacyProfile, WithFailure
 
 Vector = NDArray[np.float64]
 
@@ -33,8 +33,8 @@ _STEEPEST, _HUGE = 500.0, 1e200  # exponents and moments that stay within floats
 _NEVER = 1e-18  # chances of a face that are left out
 
 
-class EnergyLaw(NamedTuple):
-    """The law of ``sum_j S_j^2/l_j``: weights at energies, rounded up; ``failure`` is left out.
+class EnergyDistribution(NamedTuple):
+    """The distribution of ``sum_j S_j^2/l_j``, rounded up; ``failure`` of it is left out.
 
     See docs/theory.md#section-14.
     """
@@ -45,7 +45,7 @@ class EnergyLaw(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def energy_law(q: float, steps: int) -> EnergyLaw:
+def energy_distribution(q: float, steps: int) -> EnergyDistribution:
     """The energy of the taut string over ``steps`` equal steps, in units of one hit's.
 
     See docs/theory.md#section-14.
@@ -73,7 +73,7 @@ def energy_law(q: float, steps: int) -> EnergyLaw:
     error = _ROUNDING * math.exp(-log_radius * steps) * math.log(4 * points) + 2 * _ALIASED
     left_out = steps * 200 * _NEVER
     failure = _beyond(lengths, cells * cell, chances, steps) + error * math.sqrt(_CELLS) + left_out
-    return EnergyLaw(np.arange(_CELLS, dtype=np.float64) * cell, weights, failure)
+    return EnergyDistribution(np.arange(_CELLS, dtype=np.float64) * cell, weights, failure)
 
 
 def _faces(q: float, steps: int, cell: float) -> tuple[Vector, NDArray[np.int64], Vector]:
@@ -120,21 +120,25 @@ def _beyond(lengths: Vector, energies: NDArray[Any], chances: Vector, steps: int
     return best if math.isfinite(best) else 1.0
 
 
-def price(hit: float, q: float, steps: int, mirrored: bool, exchanged: bool = False) -> Price:
-    """The price of a run whose hits are hidden pattern by pattern.
+def profile(
+    hit: float, q: float, steps: int, mirrored: bool, exchanged: bool = False
+) -> PrivacyProfile:
+    """The privacy profile of a run whose hits are hidden pattern by pattern.
 
     See docs/theory.md#section-14.
 
     ``hit`` is ``s/varsigma``. Valid for every ``c <= 1``; ``mirrored`` where either neighbour has a
     record of its own, ``exchanged`` where these take part in the same steps.
     """
-    law = energy_law(q, steps)
-    held = law.weights > 0
+    distribution = energy_distribution(q, steps)
+    held = distribution.weights > 0
     weights, means = merged_upwards(
-        law.weights[held], hit * np.sqrt(law.energies[held]) * (1 + 1e-12), _MOST_PARTS
+        distribution.weights[held],
+        hit * np.sqrt(distribution.energies[held]) * (1 + 1e-12),
+        _MOST_PARTS,
     )
     total = float(weights.sum())
     weights = weights / total  # the rest is counted as failure
     mixture = tuple(weights), tuple(means)
-    pair: Price = Exchanged(*mixture) if exchanged else OneSided(*mixture, mirrored)
-    return WithFailure(pair, law.failure + abs(1 - total))
+    pair: PrivacyProfile = Exchanged(*mixture) if exchanged else OneSided(*mixture, mirrored)
+    return WithFailure(pair, distribution.failure + abs(1 - total))

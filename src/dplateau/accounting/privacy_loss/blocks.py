@@ -17,8 +17,13 @@ from numpy.typing import NDArray
 from scipy import fft
 from scipy.special import betainc
 
-from dplateau.accounting.privacy_loss.distribution import LossLaw, Mixture, pair_laws, sums
-from dplateau.accounting.privacy_loss.sampled import StepLaws
+from dplateau.accounting.privacy_loss.distribution import (
+    LossDistribution,
+    Mixture,
+    pair_losses,
+    sums,
+)
+from dplateau.accounting.privacy_loss.sampled import StepLosses
 
 Vector = NDArray[np.float64]
 
@@ -50,8 +55,8 @@ def hits(steps: int, q: float) -> tuple[Vector, Vector, float]:
 
     See docs/theory.md#section-14.
 
-    The law returned is stochastically larger than the binomial one: numbers of a run are raised to
-    its top, and upper tails are padded for rounding before they are subtracted.
+    The distribution returned is stochastically larger than the binomial one: numbers of a run are
+    raised to its top, and upper tails are padded for rounding before they are subtracted.
     """
     if q >= 1.0:
         return np.array([float(steps)]), np.ones(1), 0.0
@@ -87,7 +92,7 @@ def _tops(steps: int, mean: float, deviation: float, q: float) -> Vector:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def block_laws(block: Block) -> StepLaws:
+def block_losses(block: Block) -> StepLosses:
     """Privacy loss distributions of a block, in both orders of the pair.
 
     See docs/theory.md#section-14.
@@ -97,17 +102,17 @@ def block_laws(block: Block) -> StepLaws:
     means = numbers * block.mu * (1 + _PADDING)
     upper = Mixture(held, tuple(means))
     lower = Mixture(held, tuple(-means)) if block.mirrored else Mixture((1.0,), (0.0,))
-    forward, backward = pair_laws(upper, lower, _CELL)
+    forward, backward = pair_losses(upper, lower, _CELL)
     kept = _losing(forward, lost)
-    return StepLaws(kept, kept if block.mirrored else _losing(backward, lost))
+    return StepLosses(kept, kept if block.mirrored else _losing(backward, lost))
 
 
-def _losing(law: LossLaw, lost: float) -> LossLaw:
-    """A law whose pair may also lose everything, with chance ``lost``."""
+def _losing(pld: LossDistribution, lost: float) -> LossDistribution:
+    """A distribution whose pair may also lose everything, with chance ``lost``."""
     if lost == 0:
-        return law
-    raised = law.losses - math.log1p(-lost)  # the other side is divided by what is left
-    return LossLaw(raised, law.probs * (1 - lost), law.infinity * (1 - lost) + lost)
+        return pld
+    raised = pld.losses - math.log1p(-lost)  # the other side is divided by what is left
+    return LossDistribution(raised, pld.probs * (1 - lost), pld.infinity * (1 - lost) + lost)
 
 
 class Sketch:
@@ -118,7 +123,7 @@ class Sketch:
     ``spacing`` is that of the grid of privacy losses: a fraction of the epsilon expected.
 
     Transforms of blocks are remembered and multiplied along a sequence of blocks, so that every
-    beginning of the sequence is priced at the cost of one transform back.
+    beginning of the sequence is accounted for at the cost of one transform back.
     """
 
     _SIZE, _NODE = 1 << 13, 1 / 16

@@ -1,11 +1,11 @@
-"""The composition of loss laws, with a stated error.
+"""The composition of privacy loss distributions, with a stated error.
 
-dp_accounting composes such laws by FFT, but with one fixed grid and with errors that are absolute:
-at a million tiny steps its default grid is looser than RDP, and below ``delta = 1e-12`` nothing is
-left of its digits. Here the law is first *tilted* (``p -> p e^{theta loss} / M(theta)``, ``theta``
-the saddle point of the question asked), so that the tail in question becomes the bulk and errors
-become relative; long products are composed in stages on grids that widen with the law, so that 10^9
-steps cost no more than 10^4.
+dp_accounting composes such distributions by FFT, but with one fixed grid and with errors that are
+absolute: at a million tiny steps its default grid is looser than RDP, and below ``delta = 1e-12``
+nothing is left of its digits. Here the distribution is first *tilted* (``p -> p e^{theta loss} /
+M(theta)``, ``theta`` the saddle point of the question asked), so that the tail in question becomes
+the bulk and errors become relative; long products are composed in stages on grids that widen with
+the distribution, so that 10^9 steps cost no more than 10^4.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.optimize import minimize_scalar
 from dplateau.accounting.privacy_loss.conversions import DOUBT, SAFE, least_root
 from dplateau.accounting.privacy_loss.distribution import (
     LOG_ROUNDING,
-    LossLaw,
+    LossDistribution,
     log_moment,
     sums,
 )
@@ -32,7 +32,7 @@ from dplateau.errors import PlanError
 
 Vector = NDArray[np.float64]
 
-_POINTS = 2560  # grid points per standard deviation of a law, shared out over the stages
+_POINTS = 2560  # grid points per standard deviation of a distribution, shared out over the stages
 _FEWEST_POINTS = 320
 _STAGE = 64  # copies composed on one grid before it widens
 _LOST = 1e-13  # tilted mass that all windows together may leave out
@@ -50,7 +50,7 @@ _WEIGHTLESS, _NO_VARIANCE = 1e-30, 1e-280  # atoms of less weight need not lie a
 _UNDERFLOW = 1e-200  # below this, parts of a sum may have been rounded to nothing
 
 
-class GridLaw(NamedTuple):
+class GridDistribution(NamedTuple):
     """A privacy loss distribution on a grid: ``probs[i]`` at ``(first + i) * spacing``.
 
     See docs/theory.md#section-2.
@@ -61,19 +61,19 @@ class GridLaw(NamedTuple):
     probs: Vector
     infinity: float
 
-    def failing(self, failure: float) -> GridLaw:
+    def failing(self, failure: float) -> GridDistribution:
         """With ``failure`` moved from the least losses to infinity.
 
-        That is the least law whose profile dominates ``min(1, delta + failure)``.
+        That is the least distribution whose profile dominates ``min(1, delta + failure)``.
         """
         kept = np.clip(np.cumsum(self.probs) - failure, 0.0, self.probs)
         return self._replace(probs=kept, infinity=min(1.0, self.infinity + failure))
 
-    def beside(self, other: GridLaw) -> GridLaw:
+    def beside(self, other: GridDistribution) -> GridDistribution:
         """The sum of two independent losses on the same grid: both mechanisms shown."""
         probs = np.maximum(signal.oaconvolve(self.probs, other.probs), 0.0)
         infinity = 1 - (1 - self.infinity) * (1 - other.infinity) + _LOST
-        return GridLaw(self.spacing, self.first + other.first, probs, min(1.0, infinity))
+        return GridDistribution(self.spacing, self.first + other.first, probs, min(1.0, infinity))
 
     def delta(self, epsilon: float) -> float:
         """The hockey-stick divergence at this epsilon."""
@@ -84,12 +84,12 @@ class GridLaw(NamedTuple):
 
 
 class _TooCoarse(ArithmeticError):
-    """No affordable grid resolves a law that is tilted this steeply."""
+    """No affordable grid resolves a distribution that is tilted this steeply."""
 
 
 @dataclass(frozen=True)
 class _Tilted:
-    """A tilted law: the plain mass of atom ``i`` is ``probs[i] * exp(log_mass - theta losses[i])``.
+    """Tilted: the plain mass of atom ``i`` is ``probs[i] * exp(log_mass - theta losses[i])``.
 
     ``probs`` sums to one; ``astray`` bounds the share of it that truncation and rounding may have
     lost or misplaced so far. ``fineness`` is how many grid points a standard deviation gets, and
@@ -105,12 +105,12 @@ class _Tilted:
     most: int
 
     @classmethod
-    def of(cls, law: LossLaw, theta: float, fineness: float, most: int) -> _Tilted:
-        held = law.probs > 0
-        log_mass = log_moment(law, theta)
+    def of(cls, pld: LossDistribution, theta: float, fineness: float, most: int) -> _Tilted:
+        held = pld.probs > 0
+        log_mass = log_moment(pld, theta)
         # In logarithms: far out a tiny atom times a huge factor would overflow on the way.
-        probs = np.exp(np.log(law.probs[held]) + theta * law.losses[held] - log_mass)
-        return cls(theta, law.losses[held], probs / probs.sum(), log_mass, 0.0, fineness, most)
+        probs = np.exp(np.log(pld.probs[held]) + theta * pld.losses[held] - log_mass)
+        return cls(theta, pld.losses[held], probs / probs.sum(), log_mass, 0.0, fineness, most)
 
     # Sums rather than BLAS products: threads cost more than they give at these lengths.
 
@@ -131,7 +131,7 @@ class _Tilted:
         """Split every atom to its two neighbours on a grid; also the first index that occurs.
 
         Of a plain mass at ``l`` between ``a < b`` the part ``(1 - e^{a-l})/(1 - e^{a-b})`` goes up,
-        which keeps its mass under both laws.
+        which keeps its mass under both distributions.
         """
         if self.theta * spacing > _COARSEST:
             raise _TooCoarse
@@ -169,7 +169,7 @@ class _Tilted:
         return copies * mean - reach(-lowest), copies * mean + reach(highest)
 
     def power(self, copies: int, uses: int = 1) -> _Tilted:
-        """The law of a sum of independent copies, in stages on widening grids.
+        """The distribution of a sum of independent copies, in stages on widening grids.
 
         ``uses`` is how many copies of the result will be summed in their turn.
         """
@@ -189,7 +189,9 @@ class _Tilted:
         first, grid = self.on_grid(spacing)
         if grid.is_constant:
             return grid.repeated_constant(copies)
-        low, high = grid.window(copies, lost)  # anew: the split has widened the law a little
+        low, high = grid.window(
+            copies, lost
+        )  # anew: the split has widened the distribution a little
         first_of_sum = math.floor(low / spacing)
         size = fft.next_fast_len(math.ceil(high / spacing) - first_of_sum + 2, real=True)
         places = np.arange(first, first + grid.probs.size, dtype=np.int64) % size
@@ -218,7 +220,7 @@ class _Tilted:
         )
 
     def convolve(self, other: _Tilted) -> _Tilted:
-        """The law of the sum of two independent losses tilted alike."""
+        """The distribution of the sum of two independent losses tilted alike."""
         if self.losses.size == 1 or other.losses.size == 1:
             return self.shifted_by(other) if other.losses.size == 1 else other.shifted_by(self)
         deviation = math.sqrt(self.variance + other.variance)
@@ -288,28 +290,28 @@ def _condensed(probs: Vector, losses: Vector, most: int = 2048) -> tuple[Vector,
     return np.add.reduceat(probs, starts), losses[starts], losses[ends]
 
 
-def _on_one_grid(laws: Sequence[tuple[_Tilted, int]]) -> _Tilted:
-    """The law of the sum of many different losses, all tilted alike, on a single grid.
+def _on_one_grid(plds: Sequence[tuple[_Tilted, int]]) -> _Tilted:
+    """The distribution of the sum of many different losses, all tilted alike, on a single grid.
 
-    One transform a law, their product, and one transform back: the way for a hundred laws that
-    occur a few times each, where stages would widen the grid a hundred times.
+    One transform a distribution, their product, and one transform back: the way for a hundred
+    distributions that occur a few times each, where stages would widen the grid a hundred times.
     """
-    model = laws[0][0]
-    factors = sum(copies for _, copies in laws)
-    low, high = _window_of_sum(laws)
-    deviation = math.sqrt(sum(copies * law.variance for law, copies in laws))
-    reach = max(high - low, max(float(np.ptp(law.losses)) for law, _ in laws))
+    model = plds[0][0]
+    factors = sum(copies for _, copies in plds)
+    low, high = _window_of_sum(plds)
+    deviation = math.sqrt(sum(copies * pld.variance for pld, copies in plds))
+    reach = max(high - low, max(float(np.ptp(pld.losses)) for pld, _ in plds))
     spacing = max(deviation / model.fineness, 2 * reach / model.most)
-    split = [(*law.on_grid(spacing), copies) for law, copies in laws]
-    low, high = _window_of_sum([(law, copies) for _, law, copies in split])
+    split = [(*pld.on_grid(spacing), copies) for pld, copies in plds]
+    low, high = _window_of_sum([(pld, copies) for _, pld, copies in split])
     first_of_sum = math.floor(low / spacing)
     size = fft.next_fast_len(math.ceil(high / spacing) - first_of_sum + 2, real=True)
     transform: NDArray[np.complex128] = np.ones(size // 2 + 1, dtype=np.complex128)
-    for first, law, copies in split:
-        places = np.arange(first, first + law.probs.size, dtype=np.int64) % size
-        transform *= fft.rfft(sums(places, law.probs, size)) ** copies
+    for first, pld, copies in split:
+        places = np.arange(first, first + pld.probs.size, dtype=np.int64) % size
+        transform *= fft.rfft(sums(places, pld.probs, size)) ** copies
     summed = np.roll(fft.irfft(transform, size), -(first_of_sum % size))
-    probs, log_mass = _normalised(summed, sum(copies * law.log_mass for _, law, copies in split))
+    probs, log_mass = _normalised(summed, sum(copies * pld.log_mass for _, pld, copies in split))
     return replace(
         model,
         losses=spacing * (first_of_sum + np.arange(size)),
@@ -319,11 +321,11 @@ def _on_one_grid(laws: Sequence[tuple[_Tilted, int]]) -> _Tilted:
     ).trimmed(_LOST)
 
 
-def _window_of_sum(laws: Sequence[tuple[_Tilted, int]]) -> tuple[float, float]:
+def _window_of_sum(plds: Sequence[tuple[_Tilted, int]]) -> tuple[float, float]:
     """An interval that the sum of these losses leaves with mass at most `_LOST` (Chernoff)."""
-    mean = sum(copies * law.mean for law, copies in laws)
-    variance = sum(copies * law.variance for law, copies in laws)
-    parts = [(*_condensed(law.probs, law.losses - law.mean, 256), copies) for law, copies in laws]
+    mean = sum(copies * pld.mean for pld, copies in plds)
+    variance = sum(copies * pld.variance for pld, copies in plds)
+    parts = [(*_condensed(pld.probs, pld.losses - pld.mean, 256), copies) for pld, copies in plds]
     cost = math.log(2 / _LOST)
     scale = math.log(math.sqrt(2 * cost / max(variance, 1e-300)))
 
@@ -366,28 +368,31 @@ def _most_worth(theta: float) -> float:
 
 @dataclass(frozen=True)
 class Composition:
-    """Loss laws with their multiplicities: the privacy of releasing all the steps.
+    """privacy loss distributions with their multiplicities: the privacy of releasing all the steps.
 
     See docs/theory.md#section-2.
 
     Guarantee
     ---------
-    `epsilon` and `delta` are upper bounds for the composed pair, in this order of its two laws.
+    `epsilon` and `delta` are upper bounds for the composed pair, in this order of its two
+    distributions.
     """
 
-    parts: tuple[tuple[LossLaw, int], ...]
-    one_grid: bool = False  # whether many laws with rare large losses are composed on one grid
+    parts: tuple[tuple[LossDistribution, int], ...]
+    one_grid: bool = (
+        False  # whether many distributions with rare large losses are composed on one grid
+    )
 
     @property
     def infinity(self) -> float:
         """Mass of losses beyond every atom: all of it where there is no step at all."""
         if not self.parts:
             return 1.0
-        return min(1.0, sum(copies * law.infinity for law, copies in self.parts))
+        return min(1.0, sum(copies * pld.infinity for pld, copies in self.parts))
 
     def log_moment(self, theta: float) -> float:
-        """An upper bound on ``log E e^{theta loss}`` of the composed law's finite part."""
-        return sum(copies * log_moment(law.coarse, theta) for law, copies in self.parts)
+        """An upper bound on ``log E e^{theta loss}`` of the composed distribution's finite part."""
+        return sum(copies * log_moment(pld.coarse, theta) for pld, copies in self.parts)
 
     def chernoff(self, delta: float) -> tuple[float, float]:
         """The best moment bound on ``epsilon(delta)``, and the ``theta`` that attains it."""
@@ -425,24 +430,24 @@ class Composition:
 
     @property
     def _many_and_rare(self) -> bool:
-        """Many laws that occur a few times each: composed on one grid."""
+        """Many distributions that occur a few times each: composed on one grid."""
         few = sum(n for _, n in self.parts) <= _FEW_FACTORS
         return self.one_grid and few and len(self.parts) > _FEW_PARTS
 
     def _composed(self, theta: float) -> _Tilted:
         if self._many_and_rare:
             return _on_one_grid(
-                [(_Tilted.of(law, theta, _ONE_GRID_POINTS, _ONE_GRID), n) for law, n in self.parts]
+                [(_Tilted.of(pld, theta, _ONE_GRID_POINTS, _ONE_GRID), n) for pld, n in self.parts]
             )
         total: _Tilted | None = None
-        for law, copies in self.parts:
-            power = _Tilted.of(law, theta, self._fineness, self._most_points).power(copies)
+        for pld, copies in self.parts:
+            power = _Tilted.of(pld, theta, self._fineness, self._most_points).power(copies)
             total = power if total is None else total.convolve(power)
         assert total is not None  # no question about no steps comes this far
         return total
 
     def _composed_near(self, theta: float) -> _Tilted | None:
-        """The composed law for the steepest tilt up to ``theta`` that a grid can hold."""
+        """The composed distribution for the steepest tilt up to ``theta`` that a grid can hold."""
         for gentler in (1.0, 0.1, 0.01):
             try:
                 return self._composed(theta * gentler)
@@ -468,7 +473,7 @@ class Composition:
         return found
 
     def _tilts(self, delta: float) -> tuple[float, ...]:
-        """Tilts to try for many laws: none where delta stands clear of what is astray.
+        """Tilts to try for many distributions: none where delta stands clear of what is astray.
 
         Rare large losses put the moments' saddle point far beyond the answer; every tilt is sound.
         """
@@ -518,7 +523,7 @@ class Composition:
             log_delta = min(log_delta, at(theta * _GENTLER))
         return min(1.0, simple * SAFE, math.exp(log_delta) * SAFE)
 
-    def profile(self, epsilons: Vector) -> Vector:
+    def deltas(self, epsilons: Vector) -> Vector:
         """``delta`` at many epsilons from a single composition.
 
         As sound as `delta`; looser only where delta is so small that no trade-off curve shows it.
@@ -529,10 +534,10 @@ class Composition:
         logs = np.array([composed.log_delta(float(epsilon), infinity) for epsilon in epsilons])
         return np.asarray(np.minimum(1.0, np.exp(np.minimum(logs, 0.0)) * SAFE))
 
-    def on_grid(self, interval: float) -> GridLaw:
-        """The composed law on a grid of that spacing."""
+    def on_grid(self, interval: float) -> GridDistribution:
+        """The composed distribution on a grid of that spacing."""
         if self.infinity >= 1:
-            return GridLaw(interval, 0, np.zeros(1), 1.0)
+            return GridDistribution(interval, 0, np.zeros(1), 1.0)
         composed = self._composed(0.0)
         points = float(np.ptp(composed.losses)) / interval
         if not points < _MAX_GRID:
@@ -543,13 +548,15 @@ class Composition:
         first, grid = composed.on_grid(interval)
         lost = min(1.0, self.infinity + grid.astray)
         probs = grid.probs * math.exp(grid.log_mass) * (1 - lost)
-        return GridLaw(interval, first, probs, lost)
+        return GridDistribution(interval, first, probs, lost)
 
 
-def compositions(parts: Sequence[tuple[LossLaw, int]], *, one_grid: bool = False) -> Composition:
-    """A composition of the given laws, steps that occur no time left out.
+def compositions(
+    parts: Sequence[tuple[LossDistribution, int]], *, one_grid: bool = False
+) -> Composition:
+    """A composition of the given distributions, steps that occur no time left out.
 
     See docs/theory.md#section-2.
     """
-    held = tuple((law, copies) for law, copies in parts if copies > 0)
+    held = tuple((pld, copies) for pld, copies in parts if copies > 0)
     return Composition(held, one_grid)

@@ -1,9 +1,10 @@
-"""Laws of the privacy loss of one step.
+"""Distributions of the privacy loss of one step.
 
-A *loss law* is the distribution of ``log dA/dB`` under ``A`` for one step, as atoms that dominate
-the true pair: every cell of the line is replaced by its two ends so that its mass under both laws
-is kept (connect the dots; Doroshenko et al. 2022). Any ``delta(epsilon)`` computed from
-the atoms is therefore an upper bound. `dplateau.accounting.privacy_loss.composed` composes them.
+A *privacy loss distribution* is the distribution of ``log dA/dB`` under ``A`` for one step, as
+atoms that dominate the true pair: every cell of the line is replaced by its two ends so that its
+mass under both distributions is kept (connect the dots; Doroshenko et al. 2022). Any
+``delta(epsilon)`` computed from the atoms is therefore an upper bound.
+`dplateau.accounting.privacy_loss.composed` composes them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _WIDEST = 1 / 32  # cells on which two nodes still integrate a Gaussian to all i
 
 
 @dataclass(frozen=True)
-class LossLaw:
+class LossDistribution:
     """Atoms of a privacy loss: ``probs`` at ``losses``, the rest at ``infinity``.
 
     See docs/theory.md#section-2.
@@ -40,10 +41,10 @@ class LossLaw:
     infinity: float = 0.0
 
     @cached_property
-    def coarse(self) -> LossLaw:
-        """A law of far fewer atoms that dominates this one, for questions asked many times.
+    def coarse(self) -> LossDistribution:
+        """One of far fewer atoms that dominates this one, for questions asked many times.
 
-        Runs of atoms are moved to their two ends, which keeps their mass under both laws.
+        Runs of atoms are moved to their two ends, which keeps their mass under both distributions.
         """
         count = self.losses.size
         if count < 4 * _RUN:
@@ -56,18 +57,18 @@ class LossLaw:
             up = np.expm1(left - self.losses) / np.expm1(-width)
         up = self.probs * np.where(width > 0, np.clip(up, 0.0, 1.0), 1.0)
         probs = sums(run, self.probs - up, ends.size) + sums(run + 1, up, ends.size)
-        return LossLaw(at_ends, probs, self.infinity)
+        return LossDistribution(at_ends, probs, self.infinity)
 
-    def mixed_with(self, other: LossLaw, weight: float) -> LossLaw:
-        """The law of a pair that announces which of two pairs it is: ``other`` with ``weight``."""
+    def mixed_with(self, other: LossDistribution, weight: float) -> LossDistribution:
+        """That of a pair that announces which of two pairs it is: ``other`` with ``weight``."""
         losses = np.concatenate([self.losses, other.losses])
         probs = np.concatenate([(1 - weight) * self.probs, weight * other.probs])
         order = np.argsort(losses, kind="stable")  # windows are read off sorted atoms
         infinity = (1 - weight) * self.infinity + weight * other.infinity
-        return LossLaw(losses[order], probs[order], infinity)
+        return LossDistribution(losses[order], probs[order], infinity)
 
 
-def log_moment(law: LossLaw, theta: float) -> float:
+def log_moment(pld: LossDistribution, theta: float) -> float:
     """``log E e^{theta loss}`` over the finite atoms, rounded up: ``(alpha - 1) * RDP(alpha)``.
 
     See docs/theory.md#section-2.
@@ -76,8 +77,8 @@ def log_moment(law: LossLaw, theta: float) -> float:
     largest, an atom may weigh nothing and the bulk would underflow. The value is multiplied by the
     number of steps, and so is its rounding; hence the padding.
     """
-    held = law.probs > 0
-    terms = np.log(law.probs[held]) + theta * law.losses[held]
+    held = pld.probs > 0
+    terms = np.log(pld.probs[held]) + theta * pld.losses[held]
     largest = float(terms.max())
     total = float(np.exp(terms - largest).sum())
     return largest + math.log(total) + LOG_ROUNDING * (1 + abs(largest))
@@ -112,18 +113,18 @@ class Mixture:
 
     @property
     def mirrored(self) -> Mixture:
-        """The law of ``-X``."""
+        """The distribution of ``-X``."""
         return Mixture(self.weights, tuple(-m for m in self.means))
 
 
-def log_against_standard(law: Mixture, x: Vector) -> Vector:
+def log_against_standard(pld: Mixture, x: Vector) -> Vector:
     """``log`` of a mixture's density over that of ``N(0, 1)``, accurate where it is close to zero.
 
     With ``e_i = m_i x - m_i^2/2`` the ratio is ``1 + sum w_i expm1(e_i)``.
     """
-    if law.means == (0.0,) and law.weights == (1.0,):
+    if pld.means == (0.0,) and pld.weights == (1.0,):
         return np.zeros_like(x)
-    means, weights = np.array(law.means)[:, None], np.array(law.weights)
+    means, weights = np.array(pld.means)[:, None], np.array(pld.weights)
     flat = x.reshape(-1)
     exponents = means * flat - means * means / 2
     largest = exponents.max(axis=0)
@@ -134,8 +135,10 @@ def log_against_standard(law: Mixture, x: Vector) -> Vector:
     return np.asarray(found.reshape(x.shape))
 
 
-def pair_laws(upper: Mixture, lower: Mixture, cell: float = CELL) -> tuple[LossLaw, LossLaw]:
-    """Loss laws of ``upper`` against ``lower`` and of ``lower`` against ``upper``.
+def pair_losses(
+    upper: Mixture, lower: Mixture, cell: float = CELL
+) -> tuple[LossDistribution, LossDistribution]:
+    """privacy loss distributions of ``upper`` against ``lower`` and of ``lower`` against ``upper``.
 
     See docs/theory.md#section-2.
 
@@ -173,8 +176,8 @@ class _Cells:
         self.at_edges = at_edges - at_lower
         self.inside = np.clip(above - below, self.at_edges[:-1, None], self.at_edges[1:, None])
 
-    def forward(self) -> LossLaw:
-        """Of the upper law against the lower one."""
+    def forward(self) -> LossDistribution:
+        """Of the upper distribution against the lower one."""
         return _ends_of_cells(
             self.upper_mass,
             self.inside,
@@ -183,8 +186,8 @@ class _Cells:
             above=math.exp(self._upper.log_tail(self._edges[-1])),
         )
 
-    def backward(self) -> LossLaw:
-        """Of the lower law against the upper one."""
+    def backward(self) -> LossDistribution:
+        """Of the lower distribution against the upper one."""
         return _ends_of_cells(
             self.lower_mass[::-1, ::-1],
             -self.inside[::-1, ::-1],
@@ -196,8 +199,8 @@ class _Cells:
 
 def _ends_of_cells(
     mass: Vector, inside: Vector, at_edges: Vector, *, below: float, above: float
-) -> LossLaw:
-    """Move each cell's mass to its ends, keeping its mass under both laws of the pair.
+) -> LossDistribution:
+    """Move each cell's mass to its ends, keeping its mass under both distributions of the pair.
 
     The part that goes to the upper end is ``E[1 - e^{left - loss}] / (1 - e^{left - right})``. What
     lies below the line is raised to its first point, what lies above is sent to infinity.
@@ -213,21 +216,21 @@ def _ends_of_cells(
     probs[1:] += up
     probs[0] += below
     total = float(probs.sum())
-    if total < 1e-300:  # both laws too far apart for one of them to have any mass here
-        return LossLaw(at_edges[:0], probs[:0], above)
+    if total < 1e-300:  # both distributions too far apart for one of them to have any mass here
+        return LossDistribution(at_edges[:0], probs[:0], above)
     probs *= (1 - above) / total  # quadrature is exact to rounding; the total is made exact
     keep = probs > 0
-    return LossLaw(at_edges[keep], probs[keep], above)
+    return LossDistribution(at_edges[keep], probs[keep], above)
 
 
-def symmetrised_subsampling_law(q: float, t: float) -> LossLaw:
-    """The loss law of ``C_q(G_t)`` (theory, section 3).
+def symmetrised_subsampling_loss(q: float, t: float) -> LossDistribution:
+    """The privacy loss distribution of ``C_q(G_t)`` (theory, section 3).
 
     See docs/theory.md#section-3.
 
     Its positive losses are those of ``(1-q) N(0,1) + q N(t,1)`` against ``N(0,1)`` beyond
-    ``x = t/2``; the curve is symmetric, so negative losses mirror them with the other law's mass;
-    the rest, ``(1-q)(1 - 2 Phi(-t/2))``, loses nothing.
+    ``x = t/2``; the curve is symmetric, so negative losses mirror them with the other
+    distribution's mass; the rest, ``(1-q)(1 - 2 Phi(-t/2))``, loses nothing.
     """
     upper, lower = Mixture((1 - q, q), (0.0, t)), Mixture((1.0,), (0.0,))
     edges = _edges(t / 2, t + _REACH)
@@ -240,17 +243,17 @@ def symmetrised_subsampling_law(q: float, t: float) -> LossLaw:
     drops = _ends_of_cells(
         mirrored[::-1, ::-1], -inside[::-1, ::-1], -at_edges[::-1], below=0.0, above=0.0
     )
-    finite = LossLaw(
+    finite = LossDistribution(
         np.concatenate([drops.losses, [0.0], gains.losses]),
         np.concatenate(
             [drops.probs * mirrored.sum(), [max(still, 0.0)], gains.probs * positive.sum()]
         ),
     )
-    return LossLaw(finite.losses, finite.probs * ((1 - above) / finite.probs.sum()), above)
+    return LossDistribution(finite.losses, finite.probs * ((1 - above) / finite.probs.sum()), above)
 
 
-def gaussian_law(mu: float) -> LossLaw:
-    """The loss law of ``N(mu, 1)`` against ``N(0, 1)``; only cells near ``mu`` have any mass.
+def gaussian_loss(mu: float) -> LossDistribution:
+    """That of ``N(mu, 1)`` against ``N(0, 1)``; only cells near ``mu`` have any mass.
 
     See docs/theory.md#section-2.
     """

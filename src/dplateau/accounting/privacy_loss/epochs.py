@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dplateau.accounting.privacy_loss.distribution import LossLaw, sums
-from dplateau.accounting.privacy_loss.sampled import StepLaws
+from dplateau.accounting.privacy_loss.distribution import LossDistribution, sums
+from dplateau.accounting.privacy_loss.sampled import StepLosses
 
 Vector = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def fewer_steps(count: int) -> int:
 @lru_cache(maxsize=16)
 def allocated_epoch(
     hit: float, steps: int, run: int | None = None, mirrored: bool = False
-) -> StepLaws:
+) -> StepLosses:
     """Privacy losses of an epoch of ``steps`` steps, one of which is hit by ``hit`` deviations.
 
     See docs/theory.md#section-15.
@@ -142,15 +142,15 @@ def allocated_epoch(
     without = total.masses[held] / total.masses[held].sum()
     beyond = float(ndtr(-_REACH))  # of the mass with the hit, sent to infinity
     if mirrored:
-        law = _losses_of(*_countermonotone(ratios, without), beyond)
-        return StepLaws(law, law)
+        pld = _losses_of(*_countermonotone(ratios, without), beyond)
+        return StepLosses(pld, pld)
     ones = np.ones_like(ratios)
-    return StepLaws(
+    return StepLosses(
         _losses_of(ratios, ones, without, beyond), _losses_of(ones, ratios, without, 0.0)
     )
 
 
-def _losses_of(above: Vector, below: Vector, masses: Vector, beyond: float) -> LossLaw:
+def _losses_of(above: Vector, below: Vector, masses: Vector, beyond: float) -> LossDistribution:
     """The privacy loss of ``above`` against ``below``, densities over events of these masses."""
     weights = above * masses
     finite = (weights > 0) & (below > 0)
@@ -158,7 +158,7 @@ def _losses_of(above: Vector, below: Vector, masses: Vector, beyond: float) -> L
     losses = np.log(above[finite]) - np.log(below[finite]) + _ROUNDING
     order = np.argsort(losses, kind="stable")
     weights = weights[finite][order]
-    return LossLaw(losses[order], weights * ((1 - infinity) / weights.sum()), infinity)
+    return LossDistribution(losses[order], weights * ((1 - infinity) / weights.sum()), infinity)
 
 
 def _countermonotone(ratios: Vector, masses: Vector) -> tuple[Vector, Vector, Vector]:

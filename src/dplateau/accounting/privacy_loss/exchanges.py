@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from dplateau.accounting.privacy_loss.composed import GridLaw
+from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.accounting.privacy_loss.mixtures import OneSided, least_epsilon
 
 Vector = NDArray[np.float64]
@@ -83,13 +83,13 @@ class Exchanged:
     def estimate(self, delta: float) -> float:
         return self.epsilon(delta)
 
-    def profile(self, epsilons: Vector) -> Vector:
+    def deltas(self, epsilons: Vector) -> Vector:
         return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return None  # read off the privacy profile
 
-    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+    def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         """Of the mirrored pair, which dominates as well."""
         return self.mirrored.orders_on_grid(interval)
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from dplateau.accounting.privacy_loss.composed import Composition, GridLaw
-from dplateau.accounting.privacy_loss.distribution import Mixture, pair_laws
+from dplateau.accounting.privacy_loss.composed import Composition, GridDistribution
+from dplateau.accounting.privacy_loss.distribution import Mixture, pair_losses
 
 Vector = NDArray[np.float64]
 
@@ -125,7 +125,7 @@ class OneSided:
     def estimate(self, delta: float) -> float:
         return self.epsilon(delta)
 
-    def profile(self, epsilons: Vector) -> Vector:
+    def deltas(self, epsilons: Vector) -> Vector:
         return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
@@ -149,15 +149,15 @@ class OneSided:
             high, low = np.where(above, middle, high), np.where(above, low, middle)
         return np.asarray(ndtr(-high))
 
-    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+    def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         """Privacy loss distributions of the orders; the means are rounded up to a few."""
         weights, means = merged_upwards(*self._mixture, _MOST_PARTS)
         held = tuple(weights / math.fsum(weights))
         upper = Mixture(held, tuple(means))
         lower = Mixture(held, tuple(-means)) if self.mirrored else Mixture((1.0,), (0.0,))
-        laws = pair_laws(upper, lower, _CELL)
-        orders = laws[:1] if self.mirrored else laws
-        return [Composition(((law, 1),)).on_grid(interval).failing(self.infinity) for law in orders]
+        plds = pair_losses(upper, lower, _CELL)
+        orders = plds[:1] if self.mirrored else plds
+        return [Composition(((pld, 1),)).on_grid(interval).failing(self.infinity) for pld in orders]
 
 
 def least_epsilon(delta_of: Callable[[float], float], delta: float, close: float = 1e-12) -> float:

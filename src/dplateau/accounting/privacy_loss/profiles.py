@@ -1,7 +1,7 @@
-"""Prices: what a stretch of steps costs, in whatever currency the theorem gave it.
+"""Privacy profiles: what a stretch of steps costs, in whatever currency the theorem gave it.
 
-A price answers ``epsilon(delta)`` and ``delta(epsilon)`` with upper bounds that hold for both
-orders of the two worlds.
+A privacy profile answers ``epsilon(delta)`` and ``delta(epsilon)`` with upper bounds that hold for
+both orders of the two neighbours.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from numpy.typing import NDArray
 
-from dplateau.accounting.privacy_loss.composed import Composition, GridLaw
+from dplateau.accounting.privacy_loss.composed import Composition, GridDistribution
 from dplateau.accounting.privacy_loss.conversions import gdp_delta, gdp_epsilon, gdp_tradeoff
-from dplateau.accounting.privacy_loss.distribution import gaussian_law
-from dplateau.accounting.privacy_loss.sampled import StepLaws, both_orders
+from dplateau.accounting.privacy_loss.distribution import gaussian_loss
+from dplateau.accounting.privacy_loss.sampled import StepLosses, both_orders
 
 Vector = NDArray[np.float64]
 PLD: TypeAlias = Any  # dp_accounting's PrivacyLossDistribution, which carries no types
 
 
-class Price(Protocol):
+class PrivacyProfile(Protocol):
     """What the last steps cost.
 
     See docs/theory.md#section-2.
@@ -34,13 +34,13 @@ class Price(Protocol):
 
     def delta(self, epsilon: float) -> float: ...
 
-    def profile(self, epsilons: Vector) -> Vector: ...
+    def deltas(self, epsilons: Vector) -> Vector: ...
 
     def estimate(self, delta: float) -> float: ...
 
     def tradeoff(self, type_one: Vector) -> Vector | None: ...
 
-    def orders_on_grid(self, interval: float) -> list[GridLaw]: ...
+    def orders_on_grid(self, interval: float) -> list[GridDistribution]: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Gaussian:
     def delta(self, epsilon: float) -> float:
         return gdp_delta(self.mu, epsilon)
 
-    def profile(self, epsilons: Vector) -> Vector:
+    def deltas(self, epsilons: Vector) -> Vector:
         return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
 
     def estimate(self, delta: float) -> float:
@@ -67,8 +67,8 @@ class Gaussian:
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return gdp_tradeoff(self.mu, type_one)
 
-    def orders_on_grid(self, interval: float) -> list[GridLaw]:
-        return [Composition(((gaussian_law(self.mu), 1),)).on_grid(interval)]
+    def orders_on_grid(self, interval: float) -> list[GridDistribution]:
+        return [Composition(((gaussian_loss(self.mu), 1),)).on_grid(interval)]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Composed:
     where the numbers are too extreme for a grid. An empty list of steps costs infinity.
     """
 
-    parts: tuple[tuple[StepLaws, int], ...]
+    parts: tuple[tuple[StepLosses, int], ...]
     crude: float
     one_grid: bool = False
 
@@ -92,7 +92,7 @@ class Composed:
     @cached_property
     def orders(self) -> tuple[Composition, ...]:
         forward, backward = both_orders(list(self.parts), one_grid=self.one_grid)
-        same = all(laws.forward is laws.backward for laws, _ in self.parts)
+        same = all(plds.forward is plds.backward for plds, _ in self.parts)
         return (forward,) if same else (forward, backward)
 
     def epsilon(self, delta: float) -> float:
@@ -105,10 +105,10 @@ class Composed:
         crude = gdp_delta(self.crude, epsilon)
         return min(crude, max(order.delta(epsilon) for order in self.orders))
 
-    def profile(self, epsilons: Vector) -> Vector:
+    def deltas(self, epsilons: Vector) -> Vector:
         """`delta` at many epsilons, at the cost of one."""
-        crude = Gaussian(self.crude).profile(epsilons)
-        orders = [order.profile(epsilons) for order in self.orders]
+        crude = Gaussian(self.crude).deltas(epsilons)
+        orders = [order.deltas(epsilons) for order in self.orders]
         return np.asarray(np.minimum(crude, np.max(orders, axis=0)))
 
     def estimate(self, delta: float) -> float:
@@ -118,49 +118,49 @@ class Composed:
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return None  # read off the privacy profile
 
-    def orders_on_grid(self, interval: float) -> list[GridLaw]:
+    def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         return [order.on_grid(interval) for order in self.orders]
 
 
 @dataclass(frozen=True)
 class WithFailure:
-    """Another price, and a chance ``failure`` that a coupling did not meet: added to delta.
+    """Another cost, and a chance ``failure`` that a coupling did not meet: added to delta.
 
     See docs/theory.md#section-6.
     """
 
-    price: Price
+    profile: PrivacyProfile
     failure: float
 
     def epsilon(self, delta: float) -> float:
-        return self.price.epsilon(delta - self.failure) if self.failure < delta else math.inf
+        return self.profile.epsilon(delta - self.failure) if self.failure < delta else math.inf
 
     def delta(self, epsilon: float) -> float:
-        return min(1.0, self.price.delta(epsilon) + self.failure)
+        return min(1.0, self.profile.delta(epsilon) + self.failure)
 
-    def profile(self, epsilons: Vector) -> Vector:
-        return np.asarray(np.minimum(1.0, self.price.profile(epsilons) + self.failure))
+    def deltas(self, epsilons: Vector) -> Vector:
+        return np.asarray(np.minimum(1.0, self.profile.deltas(epsilons) + self.failure))
 
     def estimate(self, delta: float) -> float:
-        return self.price.estimate(delta - self.failure) if self.failure < delta else math.inf
+        return self.profile.estimate(delta - self.failure) if self.failure < delta else math.inf
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
-        inner = self.price.tradeoff(np.minimum(type_one + self.failure, 1.0))
+        inner = self.profile.tradeoff(np.minimum(type_one + self.failure, 1.0))
         return None if inner is None else np.maximum(inner - self.failure, 0.0)
 
-    def orders_on_grid(self, interval: float) -> list[GridLaw]:
-        return [law.failing(self.failure) for law in self.price.orders_on_grid(interval)]
+    def orders_on_grid(self, interval: float) -> list[GridDistribution]:
+        return [pld.failing(self.failure) for pld in self.profile.orders_on_grid(interval)]
 
 
 @dataclass(frozen=True)
 class Lesser:
-    """Two prices of the same run, both valid: whichever is less.
+    """Two costs of the same run, both valid: whichever is less.
 
     See docs/theory.md#section-2.
     """
 
-    one: Price
-    other: Price
+    one: PrivacyProfile
+    other: PrivacyProfile
 
     def epsilon(self, delta: float) -> float:
         return min(self.one.epsilon(delta), self.other.epsilon(delta))
@@ -168,8 +168,8 @@ class Lesser:
     def delta(self, epsilon: float) -> float:
         return min(self.one.delta(epsilon), self.other.delta(epsilon))
 
-    def profile(self, epsilons: Vector) -> Vector:
-        return np.asarray(np.minimum(self.one.profile(epsilons), self.other.profile(epsilons)))
+    def deltas(self, epsilons: Vector) -> Vector:
+        return np.asarray(np.minimum(self.one.deltas(epsilons), self.other.deltas(epsilons)))
 
     def estimate(self, delta: float) -> float:
         return min(self.one.estimate(delta), self.other.estimate(delta))
@@ -177,19 +177,19 @@ class Lesser:
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return None  # read off the privacy profile
 
-    def orders_on_grid(self, interval: float) -> list[GridLaw]:
-        """Of the price that sends less mass to infinity."""
+    def orders_on_grid(self, interval: float) -> list[GridDistribution]:
+        """Of the cost that sends less mass to infinity."""
         both = self.one.orders_on_grid(interval), self.other.orders_on_grid(interval)
-        return min(both, key=lambda laws: max(law.infinity for law in laws))
+        return min(both, key=lambda plds: max(pld.infinity for pld in plds))
 
 
-def as_pld(price: Price, interval: float) -> PLD:
-    """A price as dp_accounting's privacy loss distribution; one order where both are the same.
+def as_pld(profile: PrivacyProfile, interval: float) -> PLD:
+    """A privacy profile as dp_accounting's privacy loss distribution; one order where both are the same.
 
     See docs/theory.md#section-2.
     """
     orders = [
-        pld_pmf.DensePLDPmf(law.spacing, law.first, law.probs, law.infinity, True)
-        for law in price.orders_on_grid(interval)
+        pld_pmf.DensePLDPmf(pld.spacing, pld.first, pld.probs, pld.infinity, True)
+        for pld in profile.orders_on_grid(interval)
     ]
     return privacy_loss_distribution.PrivacyLossDistribution(*orders)

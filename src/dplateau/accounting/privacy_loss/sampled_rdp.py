@@ -159,8 +159,9 @@ def fixed_size_rdp(q: float, noise: float, alphas: ArrayLike) -> Vector:
     See docs/theory.md#section-3.
 
     The divergence of the pair whose trade-off function is ``C_q(G_t)``, ``t = 1/noise`` (Dong,
-    Roth and Su 2022, theorem 9): every pair of neighbours is a post-processing of it. Its law of
-    the privacy loss is that of the mixture beyond ``l > 0``, mirrored below and an atom at 0, so
+    Roth and Su 2022, theorem 9): every pair of neighbours is a post-processing of it. Its
+    distribution of the privacy loss is that of the mixture beyond ``l > 0``, mirrored below and an
+    atom at 0, so
 
         ``beta D_alpha = log1p( integral over z > t/2 of phi(z) expm1(beta l) (e^l - e^-beta l) )``
 
@@ -218,7 +219,7 @@ def check_orders(alphas: ArrayLike) -> Vector:
 
 
 def _pruned(mixture: Mixture) -> Mixture:
-    """The same law with components of weight 0 removed."""
+    """The same distribution with components of weight 0 removed."""
     weight = probability("mixture weight", mixture.weight, closed=True)
     near, far = as_number("mixture mean", mixture.near), as_number("mixture mean", mixture.far)
     if weight == 0 or near == far:

@@ -47,7 +47,7 @@ def altschuler_talwar(plan: Plan) -> PublishedBound:
 
     ``2L`` becomes ``L`` when a record is added, removed or zeroed out [rem:adjacency]. The status
     is "proved" for deterministic batches (without strong convexity), and for Poisson batches when
-    one world lacks the record, because theory section 5 implies it there (capped batches, which
+    one neighbour lacks the record, because theory section 5 implies it there (capped batches, which
     the paper does not have, pay for the cap as in section 1). For other random batches the proof
     conditions on the noise as if it told nothing of the batch.
 

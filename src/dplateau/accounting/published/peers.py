@@ -11,9 +11,9 @@ from scipy.special import logsumexp
 from dplateau.accounting.privacy_loss.composed import Composition
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import (
-    LossLaw,
-    gaussian_law,
-    symmetrised_subsampling_law,
+    LossDistribution,
+    gaussian_loss,
+    symmetrised_subsampling_loss,
 )
 from dplateau.accounting.privacy_loss.sampled_rdp import fixed_size_rdp
 from dplateau.accounting.published.bound import (
@@ -284,13 +284,13 @@ def _composed_epsilon(here: Setting, steps: int, distance: float, delta: float) 
         return crude
     parts = [(_law(here.q, t), steps)]
     if mu > 0:
-        parts.append((gaussian_law(mu), 1))
+        parts.append((gaussian_loss(mu), 1))
     return min(crude, Composition(tuple(parts)).epsilon(delta))
 
 
 @lru_cache(maxsize=16)
-def _law(q: float, t: float) -> LossLaw:
-    return symmetrised_subsampling_law(q, t)
+def _law(q: float, t: float) -> LossDistribution:
+    return symmetrised_subsampling_loss(q, t)
 
 
 def _best_window(here: Setting, delta: float) -> tuple[int, float]:
