@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau import run
 from dplateau.errors import ClusterError
 from dplateau.training import cluster, dask_workers
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.partitions import Part, Partitions
-from dplateau.training.run import release, run
+from dplateau.training.run import release
 
 distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
