@@ -1,4 +1,4 @@
-"""The privacy profile of the last steps from a common start, all iterates released (theory, section 3)."""
+"""The last steps from a common start, all iterates released (theory, section 3)."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class Lesser:
 
 
 def as_pld(profile: PrivacyProfile, interval: float) -> PLD:
-    """A privacy profile as dp_accounting's privacy loss distribution; one order where both are the same.
+    """As dp_accounting's privacy loss distribution; one order where both are the same.
 
     See docs/theory.md#section-2.
     """
