@@ -12,13 +12,13 @@ from typing import NamedTuple
 from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, Poisson, RandomAllocation
 
 ANNOUNCED = 60.0  # seconds on one ordinary core that a plan may take unless told otherwise
-VALUE = 0.003  # of what there is to learn: what e times as much training must gain
+VALUE = 0.5  # what e times as much training must gain, in units of 1 / sqrt(records)
 LEAST_BATCH = 256
 _BLOCKS = 2.5  # hidden iterates: hits are hidden as if batches were this many times as large
 _HIDES = 0.6  # noise multiplier from which on they are
 _ONE_BY_ONE = 0.12  # what the last epoch's hit costs under random allocation
 _NOISE = 1e-8  # seconds of one normal number
-_SAMPLED, _PATTERNS = 2.0, 8.0  # seconds that accounting for sampled batches takes
+_SAMPLED, _PATTERNS = 3.0, 8.0  # seconds that accounting for sampled batches takes
 COMPOSED = 0.015  # how much more noise than without sampling composition may ask for
 
 
@@ -99,12 +99,13 @@ def accounting_seconds(batches: Batches, plain: float, relation: str, *, hidden:
     return _PATTERNS if hidden and shown > 1 + COMPOSED else _SAMPLED
 
 
-def price(seconds: float) -> float:
+def price(seconds: float, records: int) -> float:
     """What time costs, in units of what there is to learn: `VALUE` for e times as much of it.
 
-    Up to a second it grows with the time itself, so that small tables are done at once.
+    What so many records cannot tell from chance is not worth waiting for. Up to a second the price
+    grows with the time itself, so that small tables are done at once.
     """
-    return VALUE * math.log1p(seconds)
+    return VALUE / math.sqrt(records) * math.log1p(seconds)
 
 
 __all__ = [

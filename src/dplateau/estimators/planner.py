@@ -313,8 +313,8 @@ def _choice(
     variance = lipschitz**2 * ((noise / size) ** 2 + sampled)
     forecast = excess(loss, norm, task.weights(loss), eta.largest(1), walk, variance, task.filled)
     late = max(taken / task.seconds - 1, 0.0)  # what is given may leave no way to be in time
-    cost = late + price(taken) / (1e3 if task.granted else 1.0)
-    return forecast + loss.stake * cost, batches, eta, steps, noise
+    cost = late + price(taken, task.likely) / (1e3 if task.granted else 1.0)
+    return forecast + _at_stake(loss) * cost, batches, eta, steps, noise
 
 
 def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
@@ -364,11 +364,21 @@ def _worth(task: _Task, loss: Loss, batches: Batches, eta: float) -> int:
 
     def gain(steps: float) -> float:  # of an e-th more of them, beyond its price
         more = unlearned(loss, travel * steps) - unlearned(loss, travel * steps * math.e)
-        return more - loss.stake * (price(second * steps * math.e) - price(second * steps))
+        taken = second * steps
+        extra = price(taken * math.e, task.likely) - price(taken, task.likely)
+        return more - _at_stake(loss) * extra
 
     if gain(1.0) <= 0:
         return 1
     return room if gain(room) >= 0 else math.floor(brentq(gain, 1.0, room, rtol=1e-3))
+
+
+def _at_stake(loss: Loss) -> float:
+    """What there is to learn that time is weighed against.
+
+    A class is right or wrong; regression is judged by its loss itself, to the last percent.
+    """
+    return loss.stake if loss.labels else loss.stake / 4
 
 
 def _calibrated(plan: Plan, epsilon: float, delta: float) -> Plan:
