@@ -43,6 +43,7 @@ audit-deps:
 
 # The pages' code is run first; a page that shows what is no longer printed fails the build.
 docs: $(READY)
+	$(BIN)/python docs/generate.py
 	$(BIN)/python -m pytest -n 2 tests/test_documents.py
 	$(MAKE) docs-only
 
