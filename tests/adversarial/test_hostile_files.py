@@ -338,6 +338,7 @@ def test_no_command_line_ends_unforeseen(dplateau, seed, count):
         ("schema", "x" * 5000),
         ("report", "x" * 5000),
         ("ledger", "show", "x" * 5000),
+        ("ledger", "show", "\udcff"),
         ("sign", "/", "--key", "/"),
         ("verify", "x", "--time-limit", "nan"),
         ("verify", "x", "--time-limit", "-1"),

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 import dplateau as dp
+from dplateau.accounting.moments import Moments
 from dplateau.accounting.prepared import Spread
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.accounting.search import Search
 from dplateau.accounting.trials import NegativeBinomial
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
-from dplateau.export.dp_events import event_file, event_from_dict, event_of, event_to_dict
+from dplateau.export.dp_events import (
+    certified_event,
+    event_file,
+    event_from_dict,
+    event_of,
+    event_to_dict,
+)
 from dplateau.export.predictors import MARK, onnx_model, sklearn_model
 from dplateau.export.registry import BLANK, registry_entry
 from oracles.runs import Run
@@ -127,6 +137,10 @@ def test_an_event_holds_all_that_was_bought_or_is_refused():
     weights = np.array([0.25, -0.5])
     look = Bought(scaling=Spread(0.3, "replace_one"), columns=2)
     certificate = Certificate.of(Run(PLAN, weights, 40), 1e-5, bought=look)
+    sums = replace(look, moments=Moments(0.4, "replace_one", 1.0))
+    assert sums.mu == pytest.approx(0.5)
+    both = SimpleNamespace(plan=PLAN, bought=sums, counting=Counting())
+    assert certified_event(both).events[0] == dp_event.GaussianDpEvent(2.0 / sums.mu)
     event = event_from_dict(json.loads(event_file(certificate)))
     neighbours = dp_accounting.NeighboringRelation.REPLACE_ONE
     found = PLDAccountant(neighboring_relation=neighbours).compose(event).get_epsilon(1e-5)

@@ -250,7 +250,6 @@ MADE_UP = {
     "auditing/synthetic.py",
     "estimators/evaluation.py",
     "estimators/pace.py",
-    "training/scaling.py",
 }
 FLOAT_LAWS = {
     *("normal", "standard_normal", "multivariate_normal", "laplace", "exponential", "gamma"),

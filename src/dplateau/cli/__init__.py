@@ -101,8 +101,9 @@ def main() -> None:
             raise SystemExit(_INTERRUPTED) from None
         if os.environ.get("DPLATEAU_TRACEBACK"):
             raise
-        if isinstance(trouble, OSError):  # such as a name too long: the system's words, no path
-            _complain(f"the system refused: {trouble.strerror or type(trouble).__name__}.")
+        refused = _refused_by_the_system(trouble)
+        if refused:
+            _complain(refused)
             raise SystemExit(REFUSED) from None
         _complain(_unforeseen(trouble))
         raise SystemExit(UNFORESEEN) from None
@@ -134,6 +135,15 @@ class _Pressed:
     def _quiet(self, trouble: Any) -> None:
         if not self.ever:
             sys.__unraisablehook__(trouble)
+
+
+def _refused_by_the_system(trouble: Exception) -> str:
+    """Such as a name that is too long, or no text: the system's words, and no path."""
+    if isinstance(trouble, OSError):
+        return f"the system refused: {trouble.strerror or type(trouble).__name__}."
+    if isinstance(trouble, UnicodeEncodeError):
+        return "a word of the command line is no text (a byte that is no UTF-8). Write it anew."
+    return ""
 
 
 def _unforeseen(trouble: Exception) -> str:

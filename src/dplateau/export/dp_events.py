@@ -60,7 +60,7 @@ def event_of(plan: Plan) -> dp_event.DpEvent:
 
 
 def certified_event(certificate: Certificate) -> dp_event.DpEvent:
-    """The event of all that a certificate covers: the training, and a look at the columns before.
+    """The event of all that a certificate covers: the training, and noisy sums beside it.
 
     dp_accounting has no event for a private count, nor one that a search of many candidates with
     scores of their own is; less than the certificate's price must not be read back, so these are
@@ -74,11 +74,11 @@ def certified_event(certificate: Certificate) -> dp_event.DpEvent:
                 "Enter the certificate itself in a ledger, or state its epsilon and delta by hand."
             )
     event = event_of(plan)
-    if bought.scaling is None:
+    if not bought.mu:
         return event
     # The accountant that reads the training doubles a replacement, or does not: see `event_of`.
     doubled = plan.neighboring_relation == REPLACE_ONE and not plan.hits.exchanged
-    look = dp_event.GaussianDpEvent((2.0 if doubled else 1.0) / bought.scaling.mu)
+    look = dp_event.GaussianDpEvent((2.0 if doubled else 1.0) / bought.mu)
     return dp_event.ComposedDpEvent([look, event])
 
 
