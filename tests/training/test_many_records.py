@@ -69,6 +69,7 @@ def test_factors_found_late_give_the_same_steps(loss, batches, monkeypatch):
     kept, late = (carried(PlainEngine, plan, X, y, w, monkeypatch) for w in (False, True))
     assert np.array_equal(kept.weights, late.weights)
     assert np.abs(kept.weights).max() > 0.01
+    assert late.records.stored_per_record == kept.records.stored_per_record == 5
     if loss.labels:
         assert late.records.targets.dtype == np.int8
 

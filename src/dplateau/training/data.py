@@ -105,7 +105,7 @@ class Records:
         """Features of a record, or the mean number of stored entries; of a person, of all rows."""
         if isinstance(self.rows, tuple):
             return float(len(self.rows[0]) / max(len(self), 1))
-        return float(self.features * self.scale.size / max(len(self), 1))
+        return float(self.features * self.targets.size / max(len(self), 1))
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
