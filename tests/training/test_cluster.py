@@ -287,6 +287,8 @@ def _changed(k, **changes):
         ({"X": np.ones((34, D), np.float32)}, "differ in their types: partition 3"),
         ({"y": np.array(["secret"] * 34)}, "differ in their types: partition 3"),
         ({"y": np.ones(33)}, "cut differently"),
+        ({"weights": np.ones(33)}, "cut differently"),
+        ({"y": np.ones((34, 1))}, "must be flat"),
         ({"X": np.full((34, D), "secret", object)}, "differ in their types: partition 3"),
     ],
 )

@@ -142,7 +142,9 @@ def facts(part: Any, secret: bytes) -> Facts:
     X = _as_numbers(part.X)
     y = np.asarray(part.y)
     weights = [] if part.weights is None else [np.asarray(part.weights)]
-    if any(each.ndim != 1 or len(each) != X.shape[0] for each in (y, *weights)):
+    if any(each.ndim != 1 for each in (y, *weights)):
+        raise DataError("y (and sample_weight) must be flat: one column, such as table['ill'].")
+    if any(len(each) != X.shape[0] for each in (y, *weights)):
         raise DataError(
             "X and y are cut differently: a partition holds more rows of one of them. Cut them "
             "alike, such as y.rechunk(X.chunks[0])."
