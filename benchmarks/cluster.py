@@ -26,7 +26,7 @@ WORKERS = (0, 1, 2, 4)  # 0: this process alone
 
 # A cluster on paper: 10^9 rows of 100 float32 on 100 workers.
 PAPER = {"rows": 10**9, "features": 100, "workers": 100}
-CALL = 0.5e-3  # seconds of the driver for every worker or hub that it calls itself
+CALL = 0.5e-3  # seconds of the driver for every worker or hub that it calls, on an idle machine
 
 
 def tasks(size: str) -> Iterator[Task]:
@@ -172,12 +172,15 @@ def section(records: list[Json], table: Callable[[list[str], list[list[str]]], s
         for kind in ("full", "poisson")
         for figure, key in _FIGURES.items()
     ]
+    loads = sorted(record["load"] for record in records)
     parts = [
         "### On a cluster",
         f"Milliseconds of a step on {records[0]['parameters']['rows']:,} rows of "
         f"{FEATURES} float32: sum, noise and move; the last row of each kind is processor "
         f"time of the driver alone. Poisson batches have {BATCH:,} rows. All workers share "
-        "this machine's cores, so this shows what a cluster adds to a step.",
+        "this machine's cores, so this shows what a cluster adds to a step. Other work ran beside "
+        f"it (a load of {loads[0]:.0f} to {loads[-1]:.0f}), which calls between processes suffer "
+        "from most: read the best and the driver's rows.",
         table(["", *(_where(n) for n in counts)], rows),
     ]
     for record in records:
@@ -193,7 +196,7 @@ def section(records: list[Json], table: Callable[[list[str], list[list[str]]], s
         parts.append(
             f"On paper, {PAPER['rows']:.0e} rows of {PAPER['features']} on "
             f"{PAPER['workers']} workers of one core: a full step takes about "
-            f"{forecast['full_s']:.2f} s, {1e3 * forecast['calls_s']:.0f} ms of it for calls. "
+            f"{forecast['full_s']:.2f} s, {1e3 * forecast['calls_s']:.0f} ms of it for calls at {1e3 * CALL:g} ms each. "
             "Batches laid out beforehand on one machine take milliseconds a step: a cluster pays "
             "for full batches, and for tables that no one machine may hold."
         )
