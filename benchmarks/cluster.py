@@ -174,7 +174,7 @@ def section(records: list[Json], table: Callable[[list[str], list[list[str]]], s
     ]
     loads = sorted(record["load"] for record in records)
     parts = [
-        "### On a cluster",
+        "## Large tables: a cluster",
         f"Milliseconds of a step on {records[0]['parameters']['rows']:,} rows of "
         f"{FEATURES} float32: sum, noise and move; the last row of each kind is processor "
         f"time of the driver alone. Poisson batches have {BATCH:,} rows. All workers share "
@@ -196,7 +196,8 @@ def section(records: list[Json], table: Callable[[list[str], list[list[str]]], s
         parts.append(
             f"On paper, {PAPER['rows']:.0e} rows of {PAPER['features']} on "
             f"{PAPER['workers']} workers of one core: a full step takes about "
-            f"{forecast['full_s']:.2f} s, {1e3 * forecast['calls_s']:.0f} ms of it for calls at {1e3 * CALL:g} ms each. "
+            f"{forecast['full_s']:.2f} s, {1e3 * forecast['calls_s']:.0f} ms of it for calls at "
+            f"{1e3 * CALL:g} ms each. "
             "Batches laid out beforehand on one machine take milliseconds a step: a cluster pays "
             "for full batches, and for tables that no one machine may hold."
         )
