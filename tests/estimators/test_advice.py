@@ -47,7 +47,7 @@ ADVICE = [
     ({"learning_rate": -1.0}, "Leave it out", {"learning_rate": None}),
     ({"steps": 10, "epochs": 2}, "not both", {"epochs": None}),
     ({"batches": "fixed"}, "needs batch_size", {"batch_size": 10}),
-    ({"scaling": "standard"}, "give feature_bounds", {"feature_bounds": [(0, 1)] * 5}),
+    ({"scaling": "whiten"}, "feature_bounds, a pair", {"feature_bounds": [(0, 1)] * 5}),
     (
         {**NO_BUDGET, "scaling": "standard"},
         "give epsilon",

@@ -240,7 +240,7 @@ def train(
             )
             if isinstance(source, TableStream) and not as_json:
                 say(source.announcement(features))
-        if not as_json:
+        if shown:
             say(_planned_time(time_budget))
         trained = TableModel.train(
             source,
@@ -280,6 +280,8 @@ def train(
         }
         print(json.dumps(summary))
         return
+    if not shown:  # nobody watched: with the rest, so that trouble is one line
+        print(_planned_time(time_budget))
     print(certificate.statement)
     print(f"Trained {plan.iterations:,} steps on {wording.records(plan)}. Wrote:")
     for file in files:

@@ -11,6 +11,7 @@ from dplateau.plan.losses import Loss
 from dplateau.plan.plan import Plan
 
 VIEW = 0.1  # of what there is to learn: forecast noise that a long view puts up with
+MANY_WEIGHTS = 1000  # features that many separate classes as a rule; with fewer the view shortens
 
 
 def predicted_excess(plan: Plan, n_features: int, *, filled: float = 1.0) -> float:
@@ -42,11 +43,13 @@ def excess(
 def _flattened(loss: Loss, weights: int, noise: float) -> float:
     """How many times less than at the start curvature is once a long view has been learned.
 
-    It is what makes the best travel the one whose noise costs `VIEW` of the stake at the start.
+    It is what makes the best travel the one whose noise costs `VIEW` of the stake at the start;
+    less in proportion where features are few and labels hardly follow from them.
     """
     if not loss.labels or noise == 0:
         return 1.0
-    return max(1.0, (4 * VIEW * loss.stake / loss.reach) ** 2 / (2 * weights * noise))
+    view = VIEW * min(1.0, weights / loss.outputs / MANY_WEIGHTS)
+    return max(1.0, (4 * view * loss.stake / loss.reach) ** 2 / (2 * weights * noise))
 
 
 def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, privacy: float) -> float:
