@@ -318,3 +318,9 @@ def test_a_small_poisson_batch_gets_a_step_it_has_room_for(relation: str, size: 
     )
     assert plan.overflow <= plan.batches.max_overflow
     assert dp.account(plan).epsilon(1e-5) <= 1.0
+
+
+def test_batches_that_hidden_iterates_cap_stay_within_the_budget():
+    """Noise that composition asks for without a cap would miss epsilon by a trace."""
+    plan = suggest_plan(LOSSES["logistic"], 200_000, 30, data_norm=1.0, epsilon=1.0, delta=1e-6)
+    assert 0.99 < dp.account(plan).epsilon(1e-6) <= 1.0
