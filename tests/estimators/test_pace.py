@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import dplateau as dp
@@ -28,6 +29,19 @@ def test_less_time_means_fewer_steps_at_the_same_epsilon(monkeypatch):
     for plan in (short, long):
         assert dp.account(plan).epsilon(1e-6) == pytest.approx(1.0, rel=0.01)
         assert plan.regularization == 0.0
+
+
+def test_a_plan_for_some_time_spends_its_epsilon_although_the_machine_has_become_slower(
+    monkeypatch,
+):
+    paced(monkeypatch, 1e-7, 1e-15)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)) / 3
+    model = logistic(time_budget=1e-4, random_state=0).fit(X, (X[:, 0] > 0).astype(int))
+    assert model.n_iter_ == model.plan(300, 3).iterations > 20
+    assert model.certificate_.epsilon == pytest.approx(1.0, rel=1e-3)
+    hurried = logistic(time_budget=1e-9, epochs=3000).fit(X, (X[:, 0] > 0).astype(int))
+    assert hurried.n_iter_ < 3000
 
 
 def test_rows_that_take_too_long_are_sampled(monkeypatch):

@@ -112,8 +112,10 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
         Instead of ``steps``: passes over the data.
     time_budget : float or str, optional
         Seconds, or "10m": steps, batches and noise are planned for what this machine does in that
-        time, measured on made-up rows, and the fit ends properly when it is used up. With
-        ``steps=math.inf`` it is all that ends it.
+        time, measured on made-up rows. That plan is run to its end and spends the whole budget; a
+        machine that has become slower meanwhile takes longer. Where ``steps`` or ``epochs`` are
+        given, the fit ends properly when the time is used up; with ``steps=math.inf`` it is all
+        that ends it.
     learning_rate : float, optional
         The step size.
     hidden_state : bool, optional
@@ -459,7 +461,7 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
             groups=options.groups,
             random_state=self.random_state,
             progress=self.progress,
-            time_budget=self.time_budget,
+            time_budget=self.time_budget if self.steps or self.epochs else None,
             checkpoint=options.checkpoint,
         )
         sums = None
