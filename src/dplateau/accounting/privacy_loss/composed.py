@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, signal
+from scipy import fft
 from scipy.optimize import minimize_scalar
 
 from dplateau.accounting.privacy_loss.conversions import DOUBT, SAFE, least_root
@@ -71,7 +71,7 @@ class GridDistribution(NamedTuple):
 
     def beside(self, other: GridDistribution) -> GridDistribution:
         """The sum of two independent losses on the same grid: both mechanisms shown."""
-        probs = np.maximum(signal.oaconvolve(self.probs, other.probs), 0.0)
+        probs = np.maximum(_convolved(self.probs, other.probs), 0.0)
         infinity = 1 - (1 - self.infinity) * (1 - other.infinity) + _LOST
         return GridDistribution(self.spacing, self.first + other.first, probs, min(1.0, infinity))
 
@@ -227,7 +227,7 @@ class _Tilted:
         reach = float(np.ptp(self.losses) + np.ptp(other.losses))
         spacing = max(deviation / self.fineness, 2 * reach / self.most)
         (first, one), (second, two) = self.on_grid(spacing), other.on_grid(spacing)
-        summed = signal.oaconvolve(one.probs, two.probs)
+        summed = _convolved(one.probs, two.probs)
         probs, log_mass = _normalised(summed, one.log_mass + two.log_mass)
         return replace(
             self,
@@ -278,6 +278,12 @@ class _Tilted:
                 log_worth = float(np.logaddexp(log_worth, rest))
         log_finite = log_worth + self.log_mass - self.theta * epsilon
         return float(np.logaddexp(log_finite, math.log(infinity) if infinity > 0 else -math.inf))
+
+
+def _convolved(one: Vector, two: Vector) -> Vector:
+    from scipy.signal import oaconvolve  # slow to load, and full batches do without
+
+    return np.asarray(oaconvolve(one, two))
 
 
 def _condensed(probs: Vector, losses: Vector, most: int = 2048) -> tuple[Vector, Vector, Vector]:

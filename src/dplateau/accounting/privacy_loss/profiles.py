@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from numpy.typing import NDArray
 
 from dplateau.accounting.privacy_loss.composed import Composition, GridDistribution
@@ -188,6 +187,8 @@ def as_pld(profile: PrivacyProfile, interval: float) -> PLD:
 
     See docs/theory.md#section-2.
     """
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution  # slow to load
+
     orders = [
         pld_pmf.DensePLDPmf(pld.spacing, pld.first, pld.probs, pld.infinity, True)
         for pld in profile.orders_on_grid(interval)
