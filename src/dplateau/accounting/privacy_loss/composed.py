@@ -231,7 +231,7 @@ class _Tilted:
         probs, log_mass = _normalised(summed, one.log_mass + two.log_mass)
         return replace(
             self,
-            losses=spacing * (first + second + np.arange(summed.size)),
+            losses=np.asarray(spacing * (first + second + np.arange(summed.size)), np.float64),
             probs=probs,
             log_mass=log_mass,
             astray=self.astray + other.astray + _misplaced(summed, 2),
@@ -283,7 +283,7 @@ class _Tilted:
 def _convolved(one: Vector, two: Vector) -> Vector:
     from scipy.signal import oaconvolve  # slow to load, and full batches do without
 
-    return np.asarray(oaconvolve(one, two))
+    return np.asarray(oaconvolve(one, two), dtype=np.float64)
 
 
 def _condensed(probs: Vector, losses: Vector, most: int = 2048) -> tuple[Vector, Vector, Vector]:
