@@ -299,3 +299,17 @@ def test_a_lower_bound_of_shown_iterates_knows_the_domain() -> None:
     assert 0 < dp.lower_bound(plan, DELTA) <= 3.395
     wide = plan.replace(domain=dp.L2Ball(50.0))
     assert dp.lower_bound(wide, DELTA) == pytest.approx(4.377, abs=1e-3)
+
+
+@pytest.mark.parametrize("multiplier", [1e-300, 1e-160])
+def test_noise_whose_square_is_beyond_floats_costs_infinity(multiplier: float) -> None:
+    plan = dp.Plan(
+        records=1000,
+        batches=dp.Poisson(10),
+        iterations=10,
+        step_size=1.0,
+        noise_multiplier=multiplier,
+        lipschitz=1.0,
+        smoothness=0.25,
+    )
+    assert dp.account(plan).epsilon(1e-5) > 1e300

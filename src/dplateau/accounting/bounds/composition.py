@@ -118,7 +118,7 @@ def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Privacy
     if not steps or not all(math.isfinite(u) and math.isfinite(a) for u, a, _ in steps):
         return Gaussian(math.inf)
     doubled = 2.0 if displacement_chance(plan) > 0 else 1.0
-    crude = math.sqrt(sum(copies * (a + doubled * u) ** 2 for u, a, copies in steps))
+    crude = math.hypot(*(math.sqrt(copies) * (a + doubled * u) for u, a, copies in steps))
     if any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
         return Gaussian(crude)
     return Composed(tuple((step_losses(plan, u, a), copies) for u, a, copies in steps), crude)
