@@ -199,11 +199,11 @@ def _safely(
 ) -> Vector:
     """Rounded up where the quadrature works, the trivial upper bound elsewhere."""
     result = trivial.copy()
-    sane = orders * apart < _HOPELESS  # beyond, exponents of 1e14 have lost their digits
-    if sane.any():
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        sane = orders * apart < _HOPELESS  # beyond, exponents of 1e14 have lost their digits
+        if sane.any():
             found = compute(p, q, orders[sane]) * (1 + _SAFETY)
-        result[sane] = np.where(found > 0, np.minimum(found, trivial[sane]), trivial[sane])
+            result[sane] = np.where(found > 0, np.minimum(found, trivial[sane]), trivial[sane])
     return result
 
 
