@@ -112,17 +112,7 @@ def shown(relation="add_or_remove_one", *, epochs=10.0, multiplier=0.7, size=100
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_special"])
 def test_released_iterates_of_an_allocated_run(relation):
     told = dp.account(shown(relation)).epsilon(1e-5)
-    poisson = dp.Plan(
-        records=10_000,
-        batches=dp.Poisson(100),
-        iterations=1000,
-        step_size=2.0,
-        noise_multiplier=0.7,
-        lipschitz=1.0,
-        smoothness=0.25,
-        hidden_state=False,
-        neighboring_relation=relation,
-    )
+    poisson = shown(relation).replace(batches=dp.Poisson(100))
     # Feldman and Shenfeld 2026: at least as good as Poisson batches. Not by an order.
     assert 0.8 < told / dp.account(poisson).epsilon(1e-5) < 1.0
     assert told < dp.account(shown(relation, epochs=10.5)).epsilon(1e-5)
@@ -157,15 +147,12 @@ def test_hits_beyond_reach_are_charged_in_full():
 
 
 def test_batches_that_fill_often_leave_the_price_of_a_step_that_is_told():
-    plan = dp.Plan(
+    plan = shown("replace_one", multiplier=2.0, hidden=True).replace(
         records=30,
         batches=dp.RandomAllocation(10, max_overflow=1.0),
         iterations=6,
         step_size=1.0,
-        noise_multiplier=2.0,
-        lipschitz=1.0,
         smoothness=1.0,
-        neighboring_relation="replace_one",
     )
     assert 6 * plan.overflow > 1e-4
     told = 2 / 2.0 * math.sqrt(2)  # two epochs, a replaced record
