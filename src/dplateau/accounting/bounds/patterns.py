@@ -33,9 +33,7 @@ _FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[3])
 _REST = 1e-4  # share of delta for what is older than some memories
 _SMALLEST_HIT, _LARGEST_HIT = 0.1, 12.0  # noise deviations between which blocks are worth trying
 _SPACINGS = (1e-3, 2e-3, 4e-3, 1e-2, 2e-2)  # of the grids of sketches, for small to large epsilons
-_ROOM = (
-    0.2  # of a sketch's grid that an epsilon may take up: what lies beyond the grid is misplaced
-)
+_ROOM = 0.2  # of a sketch's grid that an epsilon may take up; losses beyond it are misplaced
 _HARD, _RARE = 1.0, 3e-8  # hits and deltas for which whole patterns are tried
 PESSIMISM = 0.97  # how far a sketch may lie above the bound itself
 _WIDEST = 250.0  # noise deviations that the hits of a block may span
@@ -185,14 +183,14 @@ def _sketch(plan: Plan, steps: float, delta: float) -> tuple[float, Layout | Non
         return math.inf, None, filled
     value, layout = 0.0, None
     for spacing in _SPACINGS:
-        if value < _ROOM * spacing * Sketch.TOP or spacing == _SPACINGS[-1]:
-            value, layout = _best(
-                lambda growth: _layout(plan, facts, steps, growth, _REST * left),
-                Sketch(spacing),
-                left,
-            )
-            if value < _ROOM * spacing * Sketch.TOP:
-                break
+        room = _ROOM * spacing * Sketch.TOP
+        if not value < room and spacing != _SPACINGS[-1]:
+            continue
+        value, layout = _best(
+            lambda growth: _layout(plan, facts, steps, growth, _REST * left), Sketch(spacing), left
+        )
+        if value < room:
+            break
     return value, layout, filled
 
 
