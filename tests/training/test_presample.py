@@ -1,11 +1,18 @@
 """Batches laid out beforehand: those that the steps would have drawn, in one pass."""
 
+import itertools
+import json
+import os
+import shutil
+import signal
+
 import numpy as np
 import pytest
 
 import dplateau as dp
-from dplateau.training import data, laying, presample
-from dplateau.training.laying import Laying
+from dplateau.training import data, laying, noise, presample
+from dplateau.training.laying import Laying, Unnamed
+from dplateau.training.loop import Draws
 from dplateau.training.scratch import ScratchArray
 from dplateau.training.session import Session
 
@@ -37,18 +44,23 @@ def small(monkeypatch):
     monkeypatch.setattr(laying, "_REGION_BYTES", 2000)
 
 
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 @pytest.mark.parametrize("rows", [0, 1, 300])
 def test_a_layout_is_its_rows_in_their_order(tmp_path, small, rows):
     rng = np.random.default_rng(rows)
     columns = [rng.normal(size=(200, 3)), rng.integers(0, 9, 200).astype(np.int8)]
     order = rng.integers(0, 200, rows)
-    found = Laying(columns, tmp_path)
+    found = Laying(columns, Unnamed(tmp_path))
     for part in np.array_split(order, 7):
         found.extend(part)
-    stores = [ScratchArray(tmp_path, np.float64, 3), ScratchArray(tmp_path, np.int8)]
-    found.done(stores)
-    for column, store in zip(columns, stores, strict=True):
-        assert np.array_equal(store.mapped(), column[order])
+    found.end()
+    for column, laid in zip(columns, found.done(), strict=True):
+        assert np.array_equal(laid, column[order])
+    assert found.cuts.tolist() == np.cumsum([0, *map(len, np.array_split(order, 7))]).tolist()
     assert not list(tmp_path.iterdir())
 
 
@@ -141,18 +153,31 @@ def test_a_layout_serves_one_run_of_its_own_plan():
         dp.presample(plan.replace(iterations=10**14), (X, y))
 
 
-def test_a_kept_layout_is_private_and_taken_up_once_more_by_a_run_that_was_killed(tmp_path, small):
+def drawn(plan, key):
+    """Every batch that this key gives."""
+    batches = Draws(plan, N).from_step(0, noise.keyed(key))
+    return list(itertools.islice(batches, int(plan.iterations)))
+
+
+def test_a_kept_layout_is_private_and_taken_up_once_more_by_a_run_that_was_killed(tmp_path, state):
     X, y = problem()
     plan, home = plan_for(dp.Poisson(40)), tmp_path / "kept"
     first = dp.presample(plan, (X, y), where=home)
     assert home.stat().st_mode & 0o777 == 0o700
-    assert {p.stat().st_mode & 0o077 for p in home.iterdir() if p.suffix == ".batches"} == {0}
-    cuts = first._engine._engine._draws.cuts
+    assert {p.stat().st_mode & 0o077 for p in home.iterdir()} == {0}
+    assert sorted(p.name for p in home.iterdir())[-2:] == ["cuts.batches", "layout.json"]
+    cuts, key = first._engine._engine._draws.cuts, first._engine._kept.key
+    assert np.diff(cuts).tolist() == [rows.size for rows in drawn(plan, key)]
+    with pytest.raises(dp.DataError, match="another process"):
+        dp.presample(plan, (X, y), where=home)
     del first  # as if the process had died
     with pytest.raises(dp.DataError, match="another plan"):
         dp.presample(plan.replace(iterations=3), (X, y), where=home)
+    with pytest.raises(dp.DataError, match="table has changed"):
+        dp.presample(plan, (2 * X, y), where=home)
     again = dp.presample(plan, (X, y), where=home)
     assert np.array_equal(again._engine._engine._draws.cuts, cuts)  # no second pass
+    shutil.copytree(home, tmp_path / "copy")
 
     def fails(outcome):
         assert not home.exists()  # gone before anything can be seen
@@ -162,6 +187,12 @@ def test_a_kept_layout_is_private_and_taken_up_once_more_by_a_run_that_was_kille
 
     with pytest.raises(RuntimeError):
         release(plan, plan.loss, again, issue=fails)
+    with pytest.raises(dp.DataError, match="have served a run"):
+        dp.presample(plan, (X, y), where=tmp_path / "copy")
+    manifest = tmp_path / "copy" / "layout.json"
+    manifest.write_text(manifest.read_text().replace('"key": ', '"key": 1'))
+    with pytest.raises(dp.DataError, match="edited"):
+        dp.presample(plan, (X, y), where=tmp_path / "copy")
     home.mkdir(mode=0o700)
     (home / "0.batches").write_bytes(b"unfinished")
     with dp.presample(plan, (X, y), where=home) as third:
@@ -169,3 +200,55 @@ def test_a_kept_layout_is_private_and_taken_up_once_more_by_a_run_that_was_kille
     assert not home.exists()
     with pytest.raises(dp.PlanError, match="random_state"):
         dp.presample(plan, (X, y), where=home, random_state=1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process to kill")
+@pytest.mark.filterwarnings("ignore::dplateau.errors.LeftoverWarning")
+@pytest.mark.parametrize("acts", [41, 97])
+def test_a_pass_that_is_killed_again_and_again_lays_out_the_same(
+    tmp_path, state, small, acts, monkeypatch
+):
+    monkeypatch.setattr(laying, "_NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(laying, "_REGION_BYTES", 9000)
+    monkeypatch.setattr(laying, "_GATHERED", 1000)
+    X, y = problem()
+    plan, home = plan_for(dp.Poisson(40)), tmp_path / "kept"
+
+    def doomed():
+        """Kill this process, amid writing, after so many acts."""
+        left = iter(range(acts))
+
+        def spied(act):
+            def acted(*given):
+                if next(left, None) is None:
+                    if isinstance(given[-1], np.ndarray) and len(given[-1]) > 1:
+                        act(*given[:-1], given[-1][: len(given[-1]) // 2])
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return act(*given)
+
+            return acted
+
+        for owner, name in ((ScratchArray, "put"), (ScratchArray, "append"), (os, "replace")):
+            setattr(owner, name, spied(getattr(owner, name)))
+        dp.presample(plan, (X, y), where=home)
+        os._exit(0)
+
+    keys, deaths = set(), 0
+    while True:
+        child = os.fork()
+        if child == 0:
+            doomed()
+        if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+            deaths += 1
+            if (home / "layout.json").exists():
+                keys.add(json.loads((home / "layout.json").read_text().splitlines()[0])["key"])
+            continue
+        break
+    assert deaths > 2
+    laid = dp.presample(plan, (X, y), where=home)
+    batches = drawn(plan, laid._engine._kept.key)
+    assert keys == {laid._engine._kept.key}  # what was drawn is never drawn anew
+    found = laid._engine._engine.team.records
+    assert np.array_equal(found.rows, X[np.concatenate(batches)], equal_nan=True)
+    dp.run(plan, plan.loss, laid)
+    assert not home.exists()

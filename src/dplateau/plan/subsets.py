@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ HALF = 26  # two candidates come of each
 HALF_MASK = (1 << HALF) - 1
 MOST_BY_HALVES = 1 << (HALF - 2)  # a larger population is drawn from one float each
 
-_PIECE = 1 << 20  # members that are looked at together, so that little room is needed beside them
+_PIECE = 1 << 19  # members that are looked at together, so that little room is needed beside them
+_STACKS = 256  # that a byte tells apart
 _FINE = 160  # bits of the weights that the law of a batch's size is built from
 _LEAST = 1 << (_FINE - 120)  # a size this unlikely, in units of the likeliest's, is left out
 
@@ -119,7 +120,8 @@ def uniform_subset(population: int, size: int, stream: np.random.Generator) -> I
 def in_lots(population: int, lots: int, stream: np.random.Generator) -> Iterator[Indices]:
     """Every member goes to one lot, uniformly and by itself: the members of each lot, in order.
 
-    A member costs the bytes of its lot's number: the lots are sorted out a few at a time.
+    A member costs one byte: where that does not hold the number of its lot, it holds that of a
+    stack of neighbouring lots, and which of them it is is drawn when the stack's turn comes.
 
     Examples
     --------
@@ -127,19 +129,33 @@ def in_lots(population: int, lots: int, stream: np.random.Generator) -> Iterator
     >>> len(found), sorted(np.concatenate(found).tolist())
     (2, [0, 1, 2, 3, 4])
     """
-    lot = np.empty(population, np.min_scalar_type(lots - 1))
-    pieces = [(k, lot[k : k + _PIECE]) for k in range(0, population, _PIECE)]
+    height = -(-lots // _STACKS)
+    stacks = -(-lots // height)
+    stack = np.empty(population, np.uint8)
+    pieces = [(k, stack[k : k + _PIECE]) for k in range(0, population, _PIECE)]
     for _, piece in pieces:
-        piece[:] = stream.integers(lots, size=piece.size)
-    together = max(lots * max(_PIECE, population // 128) // max(population, 1), 1)
-    for first in range(0, lots, together):
-        last = min(first + together, lots)
+        piece[:] = stream.integers(lots, size=piece.size) // height
+    together = max(stacks * max(_PIECE, population // _STACKS) // max(population, 1), 1)
+    for first in range(0, stacks, together):
+        last = min(first + together, stacks)
         found = [k + np.flatnonzero((piece >= first) & (piece < last)) for k, piece in pieces]
         members = np.concatenate([np.empty(0, np.int64), *found])
-        members = members[np.argsort(lot[members], kind="stable")]
-        cuts = np.searchsorted(lot[members], np.arange(first, last + 1))
-        for start, stop in itertools.pairwise(cuts):
-            yield members[start:stop]
+        del found
+        of = stack[members]
+        for k, part in enumerate(_sorted_out(members, of - np.uint8(first), last - first), first):
+            inside = min(height, lots - k * height)
+            if inside == 1:
+                yield part
+            else:
+                yield from _sorted_out(part, stream.integers(inside, size=part.size), inside)
+
+
+def _sorted_out(members: Indices, lot: NDArray[Any], lots: int) -> Iterator[Indices]:
+    """The members of each lot, in their order."""
+    order = np.argsort(lot, kind="stable")
+    members, cuts = members[order], np.searchsorted(lot[order], np.arange(lots + 1))
+    for start, stop in itertools.pairwise(cuts):
+        yield members[start:stop]
 
 
 def _candidates(population: int, count: int, stream: np.random.Generator) -> Indices:

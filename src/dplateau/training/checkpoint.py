@@ -13,8 +13,6 @@ is the one to go on from: the last that was written, once, and not while the run
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import hmac
 import json
 import math
@@ -33,11 +31,11 @@ from dplateau._validate import non_negative
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.checks import weights_in_domain
 from dplateau.plan.plan import Plan
+from dplateau.training import once
 
 Array = NDArray[np.float64]
 
 MARK = "dplateau checkpoint, PRIVATE: an unreleased iterate, not a model; do not publish"
-_DIGEST_BYTES = hashlib.sha256().digest_size
 _HEAD_BYTES = 1 << 20  # more than any head has; a plan's loss may name many classes
 _LARGEST = 1 << 34  # no model is larger
 
@@ -72,7 +70,7 @@ class ResumeFile:
     def __init__(self, checkpoint: Checkpoint, plan: Plan | None, fingerprint: str) -> None:
         self.path, self.every = checkpoint.path, checkpoint.every
         self.plan, self.fingerprint = plan, fingerprint
-        self._key = _user_key()
+        self._key = once.user_key()
         self._run = secrets.token_hex(16)
         self._token: int | None = None
 
@@ -82,9 +80,9 @@ class ResumeFile:
         The file is spent by this: before the first step a new one takes its place.
         """
         disk.sweep(disk.left_beside(self.path))  # a run killed while it saved leaves an iterate
-        content = self._read(_HEAD_BYTES + 8 * math.prod(shape) + _DIGEST_BYTES)
+        content = self._read(_HEAD_BYTES + 8 * math.prod(shape) + once.SEAL_BYTES)
         if content is None:
-            self._token = _claim(self._run, create=True)
+            self._token = once.claim(self._run, create=True)
             return None
         head, numbers = self._authentic(content)
         step, weights = self._checked(head, numbers, shape)
@@ -95,8 +93,8 @@ class ResumeFile:
     def _hold(self, head: dict[str, Any]) -> None:
         """Keep the run to this process, if this file is the one to go on from."""
         self._run = head["run"]
-        self._token = _claim(self._run, create=False)
-        if self._token is None or head["once"] not in _words(self._token):
+        self._token = once.claim(self._run, create=False)
+        if self._token is None or head["once"] not in once.words(self._token):
             self.close()
             raise DataError(
                 f"{self.path} was resumed before, or its run is still going on: a resume file "
@@ -106,31 +104,30 @@ class ResumeFile:
     def save(self, step: int, weights: Array) -> None:
         """Replace the file in one act: a crash leaves the old one or the new one, whole."""
         assert self._token is not None
-        once = secrets.token_hex(16)
+        word = secrets.token_hex(16)
         head = {
             "mark": MARK,
             "plan": self.fingerprint,
             "step": step,
             "shape": list(weights.shape),
             "run": self._run,
-            "once": once,
+            "once": word,
         }
         body = json.dumps(head).encode() + b"\n" + np.ascontiguousarray(weights, "<f8").tobytes()
         with disk.staged(self.path, body + self._seal(body), 0o600) as part:
             # Until the new file is in place the old one is the one to go on from.
-            _write_words(self._token, [*_words(self._token)[-1:], once])
+            once.write_words(self._token, [*once.words(self._token)[-1:], word])
             os.replace(part, self.path)
         disk.flush(self.path.parent)
-        _write_words(self._token, [once])
+        once.write_words(self._token, [word])
 
     def finish(self) -> None:
         """Delete the file and its token, once the run has ended: no copy can be resumed."""
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
         if self._token is not None:
-            _write_words(self._token, [])
-            with contextlib.suppress(FileNotFoundError):
-                _token_path(self._run).unlink()
+            once.write_words(self._token, [])
+            once.forget(self._run)
         self.close()
 
     def close(self) -> None:
@@ -140,7 +137,7 @@ class ResumeFile:
             self._token = None
 
     def _seal(self, body: bytes) -> bytes:
-        return hmac.new(self._key, body, hashlib.sha256).digest()
+        return once.seal(self._key, body)
 
     def _read(self, most: int) -> bytes | None:
         try:
@@ -153,7 +150,7 @@ class ResumeFile:
             ) from None
 
     def _authentic(self, content: bytes) -> tuple[dict[str, Any], bytes]:
-        body, seal = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+        body, seal = content[: -once.SEAL_BYTES], content[-once.SEAL_BYTES :]
         if not hmac.compare_digest(self._seal(body), seal):
             raise DataError(
                 f"{self.path} is not a whole checkpoint of this user: it was cut short, edited, or "
@@ -210,71 +207,6 @@ def interrupted(path: Path) -> ResumeFile:
     file._hold(head)
     file.fingerprint = str(head["plan"])
     return file
-
-
-# -- the user's key, and which file of a run is the one to go on from ------------------------------
-
-
-def _state_directory() -> Path:
-    """A directory of this user alone."""
-    home = os.environ.get("XDG_STATE_HOME")
-    directory = (Path(home) if home else Path.home() / ".local" / "state") / "dplateau"
-    try:
-        (directory / "runs").mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.chmod(0o700)
-    except OSError as trouble:
-        raise PlanError(
-            f"checkpoints need a private directory for their key, and {directory} cannot be used "
-            f"({trouble.strerror}). Set XDG_STATE_HOME to one that can be written."
-        ) from None
-    return directory
-
-
-def _user_key() -> bytes:
-    """The key that authenticates this user's resume files, made on first use."""
-    path = _state_directory() / "resume.key"
-    if not path.exists():
-        with (
-            contextlib.suppress(FileExistsError),
-            disk.staged(path, secrets.token_bytes(32), 0o600) as part,
-        ):
-            disk.put_new(part, path)  # whole, or not there
-    key = path.read_bytes()
-    if len(key) != 32 or path.stat().st_mode & 0o077:
-        raise PlanError(
-            f"{path} must be 32 bytes that nobody else can read (mode 600). Delete it; resume "
-            "files that were written with it are then lost."
-        )
-    return key
-
-
-def _token_path(run: str) -> Path:
-    return _state_directory() / "runs" / hashlib.sha256(run.encode()).hexdigest()
-
-
-def _claim(run: str, *, create: bool) -> int | None:
-    """The run's token, held by this process alone; None if another holds it or there is none."""
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-    try:
-        descriptor = os.open(_token_path(run), flags, 0o600)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _words(token: int) -> list[str]:
-    return os.pread(token, 4096, 0).decode().split()
-
-
-def _write_words(token: int, words: list[str]) -> None:
-    text = " ".join(words).ljust(80).encode()
-    os.pwrite(token, text, 0)
-    os.fsync(token)
 
 
 @contextlib.contextmanager

@@ -42,12 +42,16 @@ def open_streams(
     True
     """
     if random_state is None:
-        keys = [secrets.randbits(128) for _ in range(2 * count)]
-        generators = [np.random.Generator(AESCounter(key=key)) for key in keys]
+        generators = [keyed(secrets.randbits(128)) for _ in range(2 * count)]
     else:
         children = _seed_sequence(random_state).spawn(2 * count)
         generators = [np.random.Generator(AESCounter(child)) for child in children]
     return list(zip(generators[::2], generators[1::2], strict=True))
+
+
+def keyed(key: int) -> np.random.Generator:
+    """The stream of a secret key: whoever has it can draw the same again."""
+    return np.random.Generator(AESCounter(key=key))
 
 
 def training_streams(random_state: Seed, count: int) -> list[Streams]:

@@ -9,6 +9,7 @@ random access for every record of every step.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import shutil
 from collections.abc import Iterator
@@ -26,10 +27,10 @@ from dplateau.training import data, noise
 from dplateau.training.data import RESIDENT_BYTES, Records
 from dplateau.training.engine import choose
 from dplateau.training.kept import KeptLayout
-from dplateau.training.laying import Laying, layout_bytes
+from dplateau.training.laying import Laying, Unnamed, layout_bytes
 from dplateau.training.loop import Draws, Engine
 from dplateau.training.progress import Report, passing, unsaid
-from dplateau.training.scratch import ScratchArray, check_room, memory_left, scratch_directory
+from dplateau.training.scratch import check_room, memory_left, scratch_directory
 from dplateau.training.sources import mapped_bytes
 from dplateau.training.team import Rows
 
@@ -91,43 +92,23 @@ class LaidOutEngine:
         """Draw the batches of this step and of those after it, and lay their rows out."""
         self._engine = None  # lets go of the layout before
         steps = int(min(self._window, self.plan.iterations - step))
-        columns = columns_of(self.records)
-        laying, cuts = Laying(columns, self._directory), np.zeros(steps + 1, np.int64)
-        batches = self._draws.from_step(step, stream)
-        for k in range(steps):
-            rows = next(batches)
-            laying.extend(np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows)
-            cuts[k + 1] = laying.size
-        if self._kept is None:
-            widths = [c.shape[1] if c.ndim == 2 else None for c in columns]
-            facts = zip(columns, widths, strict=True)
-            stores = [ScratchArray(self._directory, c.dtype, width) for c, width in facts]
-        else:
-            stores = self._kept.stores(columns)
-        laying.done(stores, report)
-        laid = [store.mapped() for store in stores]
-        if self._kept is not None:
-            self._kept.complete([*laid, cuts])
-        self._begin(step, cuts, laid)
-
-    def take_up(self) -> bool:
-        """Go on with the layout that an earlier process kept, if there is one."""
-        found = None if self._kept is None else self._kept.found()
-        if found is not None:
-            *columns, cuts = found
-            self._begin(0, np.asarray(cuts), columns)
-        return found is not None
+        laying = Laying(columns_of(self.records), self._kept or Unnamed(self._directory))
+        if not laying.ordered:
+            batches = self._draws.from_step(step, stream)
+            for rows in itertools.islice(batches, steps):
+                is_slice = isinstance(rows, slice)
+                laying.extend(np.arange(rows.start, rows.stop) if is_slice else rows)
+            laying.end()
+        columns = laying.done(report)
+        laid = with_columns(self.records, columns)
+        self._first, self._stop = step, step + steps
+        self._engine = choose(self.plan, laid, draws=LaidSteps(step, laying.cuts))
 
     def let_go(self) -> None:
         """Give the layout up: nothing of it is there when something is released."""
         self._engine = None
         if self._kept is not None:
             self._kept.remove()
-
-    def _begin(self, step: int, cuts: NDArray[np.int64], columns: list[NDArray[Any]]) -> None:
-        laid = with_columns(self.records, columns)
-        self._first, self._stop = step, step + cuts.size - 1
-        self._engine = choose(self.plan, laid, draws=LaidSteps(step, cuts))
 
     def prepare(self, step: int, streams: noise.Streams, report: Report = unsaid) -> None:
         """Lay out what the next steps read, unless it is."""
@@ -272,8 +253,8 @@ def presample(
         A directory that is there: its files have no name, are readable by this process alone and
         gone with it. By default beside a memory map, else the temporary directory. Or one that is
         not there yet: the batches are kept in it, private and marked so, until the run releases
-        something, so that a run that was killed can be taken up again (with ``checkpoint``, from
-        where it stood) without another pass. It cannot be combined with ``random_state``.
+        something. A pass that was killed goes on where it stood when it is asked for again, and a
+        run (with ``checkpoint``) too. It cannot be combined with ``random_state``.
     random_state : int or numpy generator, optional
         That of the run: the same batches are drawn that the run itself would draw.
     progress : bool
@@ -313,32 +294,25 @@ def presample(
             "presample lays out dense rows that are records of their own; found a sparse matrix, "
             "or persons. Run the plan on them directly."
         )
-    kept = _kept(plan, where)
-    if kept is not None and random_state is not None:
+    home = Path(where) if where is not None and KeptLayout.possible(Path(where)) else None
+    if home is not None and random_state is not None:
         raise PlanError(
             "random_state and batches that are kept exclude each other: a run that is taken up "
             "again draws fresh noise. Leave one of them out."
         )
-    directory = scratch_directory(where if kept is None else kept.directory.parent, records.scratch)
-    engine = LaidOutEngine(plan, records, directory, int(plan.iterations), kept)
-    if not engine.take_up():
-        needed = layout_bytes(columns_of(records), plan.iterations * plan.batch_size)
+    columns = columns_of(records)
+    directory = scratch_directory(where if home is None else home.parent, records.scratch)
+    if home is None or not home.exists():
+        needed = layout_bytes(columns, plan.iterations * plan.batch_size)
         check_room(directory, needed, "the layout of all batches")
-        ((_, stream),) = noise.open_streams(random_state, 1)
-        with passing(progress, LAYING) as report:
-            engine.lay(0, stream, report)
+    kept = (
+        None if home is None else KeptLayout(home, f"{plan.fingerprint()} {plan.loss!r}", columns)
+    )
+    ((_, stream),) = noise.open_streams(random_state, 1)
+    engine = LaidOutEngine(plan, records, directory, int(plan.iterations), kept)
+    with passing(progress, LAYING) as report:
+        engine.lay(0, stream if kept is None else noise.keyed(kept.key), report)
     return Presampled(plan, plan.loss, engine)
-
-
-def _kept(plan: Plan, where: str | Path | None) -> KeptLayout | None:
-    """The layout that is kept under a name: where no such directory is, or one that we made."""
-    if where is None:
-        return None
-    path = Path(where)
-    ours = path.is_dir() and all(p.suffix in (".batches", ".json") for p in path.iterdir())
-    if path.is_dir() and not (ours and any(path.iterdir())):
-        return None
-    return KeptLayout(path, f"{plan.fingerprint()} {plan.loss!r}")
 
 
 __all__ = ["LaidOutEngine", "Presampled", "presample", "reading"]

@@ -75,7 +75,8 @@ class ScratchArray:
     width : int, optional
         Numbers in a row; left out, the array is flat.
     path : Path, optional
-        A name for the file, for this user alone; left out, it has none.
+        A name for the file, for this user alone: one that is there is opened again. Left out, it
+        has none.
     """
 
     def __init__(
@@ -86,6 +87,19 @@ class ScratchArray:
             self._file = _opened(directory, path)
         except OSError as trouble:
             raise _unwritten(directory, trouble) from None
+
+    def cut(self, rows: int) -> None:
+        """Forget what lies behind so many rows; what is appended follows them."""
+        self._file.truncate(rows * self._row_bytes)
+        self._file.seek(0, os.SEEK_END)
+
+    def sync(self) -> None:
+        """Have everything on the disk itself, should the machine fail."""
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as trouble:
+            raise _unwritten(self._directory, trouble) from None
 
     def append(self, block: NDArray[Any]) -> None:
         """Write rows behind the others."""
@@ -152,8 +166,7 @@ class ScratchArray:
 def _opened(directory: Path, path: Path | None) -> Any:
     if path is None:
         return tempfile.TemporaryFile(dir=directory)
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    return os.fdopen(os.open(path, flags, 0o600), "w+b")
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b")
 
 
 def _unwritten(directory: Path, trouble: OSError) -> DataError:

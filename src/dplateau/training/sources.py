@@ -122,6 +122,17 @@ def _mapping(array: Any) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") else None
 
 
+def mapped_file(array: Any) -> Path | None:
+    """The name of the file that an array is mapped from, if it has one."""
+    base = array
+    while isinstance(base, np.ndarray):
+        name = getattr(base, "filename", None)
+        if name is not None and os.path.exists(name):
+            return Path(name)
+        base = base.base
+    return None
+
+
 def mapped_bytes(rows: Any) -> int:
     """How much of a matrix (or of a CSR matrix's arrays) lies in memory-mapped files."""
     parts = rows if isinstance(rows, tuple) else (rows,)
