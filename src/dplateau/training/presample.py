@@ -96,8 +96,9 @@ class LaidOutEngine:
         if not laying.ordered:
             batches = self._draws.from_step(step, stream)
             for rows in itertools.islice(batches, steps):
-                is_slice = isinstance(rows, slice)
-                laying.extend(np.arange(rows.start, rows.stop) if is_slice else rows)
+                if isinstance(rows, slice):
+                    rows = np.arange(rows.start, rows.stop)
+                laying.extend(rows)
             laying.end()
         columns = laying.done(report)
         laid = with_columns(self.records, columns)
