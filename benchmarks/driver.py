@@ -19,6 +19,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "steps": ("benchmarks.steps",),
     "utility": ("benchmarks.utility_peers",),
     "other": ("benchmarks.other",),
+    "rivals": ("benchmarks.against_rivals",),
     "growing": ("benchmarks.growing",),
     "cluster": ("benchmarks.cluster",),
     "audit": ("benchmarks.audit",),

@@ -9,6 +9,7 @@ mechanism's (Balle and Wang 2018), by dp_accounting. The solver's residual gradi
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution
@@ -33,6 +34,7 @@ def loss_of(problem: Problem) -> Loss:
     return Softmax(classes=problem.classes, intercept=1.0)
 
 
+@cache
 def gaussian_noise(epsilon: float, delta: float) -> float:
     """The least noise, in units of the sensitivity, of one Gaussian release (exact)."""
 

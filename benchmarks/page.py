@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from benchmarks import charts, cluster, large, readings, tightness
+from benchmarks import against_rivals, charts, cluster, large, readings, tightness
 from benchmarks.charts import OTHER_TITLES, TITLES
 from benchmarks.peers.protocol import MEMORY
 from benchmarks.readings import accountant_name, accountant_names, number, spread, verdicts
@@ -83,6 +83,7 @@ def _losses(results: Results) -> str:
         "Accuracy": readings.utility_losses(
             [*results.get("utility", []), *results.get("other", [])]
         ),
+        "Accuracy, stronger rivals": against_rivals.losses(results.get("rivals", [])),
         "Training speed": [
             *readings.speed_losses(results.get("speed", [])),
             *readings.loss_losses(results.get("speed", [])),
@@ -388,6 +389,7 @@ SECTIONS = {
     "steps": _steps,
     "utility": _utility,
     "other": _other,
+    "rivals": lambda records: against_rivals.section(records, _table),
     "growing": _growing,
     "large": lambda records: large.section(records, _table),
     "cluster": lambda records: cluster.section(records, _table),

@@ -108,11 +108,11 @@ def _not_here(name: str) -> Json:
 
 
 @cache
-def _problem(name: str, seed: int) -> Problem:
+def problem_of(name: str, seed: int) -> Problem:
     return (datasets.LOADERS | other_sets.LOADERS)[name](seed)
 
 
-def _split_of(name: str, seed: int) -> int:
+def split_of(name: str, seed: int) -> int:
     """Adult and MNIST have one split; the small sets have one per seed."""
     return 0 if name in ("adult", "mnist") else seed
 
@@ -129,7 +129,7 @@ def ours(relation: str, *, rows_public: bool = False) -> Scores:
     def scores(name: str, epsilon: float, seeds: list[int]) -> Json:
         found, times = [], []
         for seed in seeds:
-            problem = _problem(name, _split_of(name, seed))
+            problem = problem_of(name, split_of(name, seed))
             model = _our_model(problem, epsilon, relation, seed, rows_public=rows_public)
             begin = time.perf_counter()
             model.fit(problem.X_train, problem.y_train)
@@ -171,8 +171,8 @@ def _our_model(
 def non_private(name: str, epsilon: float, seeds: list[int]) -> Json:
     """scikit-learn without privacy: the ceiling."""
     scores = []
-    for split in sorted({_split_of(name, seed) for seed in seeds}):
-        problem = _problem(name, split)
+    for split in sorted({split_of(name, seed) for seed in seeds}):
+        problem = problem_of(name, split)
         model = Ridge(1e-3) if problem.regression else LogisticRegression(C=100, max_iter=300)
         model.fit(problem.X_train, problem.y_train)
         scores.append(model.score(problem.X_test, problem.y_test))
@@ -184,9 +184,9 @@ def diffprivlib_default(name: str, epsilon: float, seeds: list[int]) -> Json:
 
 
 def diffprivlib_tuned(name: str, epsilon: float, seeds: list[int]) -> Json:
-    if _problem(name, 0).regression:
+    if problem_of(name, 0).regression:
         return {"status": "not offered", "detail": "its linear regression has nothing to tune"}
-    problem = _problem(name, 0).validation()
+    problem = problem_of(name, 0).validation()
     grid = DIFFPRIVLIB_MNIST_GRID if name == "mnist" else DIFFPRIVLIB_GRID
     jobs = [
         _diffprivlib_job(problem, 0, epsilon, seed, C)
@@ -200,7 +200,7 @@ def diffprivlib_tuned(name: str, epsilon: float, seeds: list[int]) -> Json:
 
 def _diffprivlib(name: str, epsilon: float, seeds: list[int], C: float) -> Json:
     jobs = [
-        _diffprivlib_job(_problem(name, _split_of(name, s)), _split_of(name, s), epsilon, s, C)
+        _diffprivlib_job(problem_of(name, split_of(name, s)), split_of(name, s), epsilon, s, C)
         for s in seeds
     ]
     return _summary(_ask_fits("diffprivlib", jobs))
@@ -237,7 +237,7 @@ def opacus_tuned(relation: str) -> Scores:
     """Opacus with the best of the grid on a fifth of the training rows."""
 
     def scores(name: str, epsilon: float, seeds: list[int]) -> Json:
-        problem, grid = _problem(name, 0).validation(), opacus_grid(name)
+        problem, grid = problem_of(name, 0).validation(), opacus_grid(name)
         jobs = [
             _opacus_job(problem, 0, relation, epsilon, seed, settings)
             for settings in grid
@@ -254,8 +254,8 @@ def opacus_tuned(relation: str) -> Scores:
 def _opacus(name: str, relation: str, epsilon: float, seeds: list[int], settings: Json) -> Json:
     jobs = []
     for seed in seeds:
-        split = _split_of(name, seed)
-        jobs.append(_opacus_job(_problem(name, split), split, relation, epsilon, seed, settings))
+        split = split_of(name, seed)
+        jobs.append(_opacus_job(problem_of(name, split), split, relation, epsilon, seed, settings))
     return _summary(_ask_fits("opacus", jobs))
 
 
@@ -329,7 +329,7 @@ def output_default(name: str, epsilon: float, seeds: list[int]) -> Json:
 
 
 def output_tuned(name: str, epsilon: float, seeds: list[int]) -> Json:
-    problem = _problem(name, 0).validation()
+    problem = problem_of(name, 0).validation()
     tried = [
         float(np.mean(_output_scores(problem, epsilon, list(TUNING_SEEDS), factor)))
         for factor in PENALTY_FACTORS
@@ -339,11 +339,11 @@ def output_tuned(name: str, epsilon: float, seeds: list[int]) -> Json:
 
 
 def _output(name: str, epsilon: float, seeds: list[int], factor: float) -> Json:
-    splits = sorted({_split_of(name, seed) for seed in seeds})
+    splits = sorted({split_of(name, seed) for seed in seeds})
     found = []
     for split in splits:
-        of_split = [seed for seed in seeds if _split_of(name, seed) == split]
-        found += _output_scores(_problem(name, split), epsilon, of_split, factor)
+        of_split = [seed for seed in seeds if split_of(name, seed) == split]
+        found += _output_scores(problem_of(name, split), epsilon, of_split, factor)
     return {"measures": found}
 
 

@@ -178,3 +178,23 @@ def test_mixtures_of_candidates_are_no_worse_than_the_worst() -> None:
 def test_the_same_chance_by_several_laws() -> None:
     for law in laws_with_chance(16, 0.6):
         assert law.chance(1 / 16) == pytest.approx(0.6)
+
+
+def test_after_a_release_no_finite_mechanism_beats_the_profile() -> None:
+    """Reference: a Gaussian and two-point answers, composed exactly, both orders."""
+    mu, p = 0.5, 0.7  # the second answer is true with chance p
+    epsilons = np.linspace(0.0, math.log(p / (1 - p)), 50)
+    exact = np.maximum(p - np.exp(epsilons) * (1 - p), 0.0)
+    both = Profile(np.append(epsilons, 2.0), np.append(exact, 0.0)).after(mu, 1e-9)
+    for epsilon in (0.2, 1.0, 2.0, 3.0):
+        shifts = (math.log(p / (1 - p)), -math.log(p / (1 - p)))
+        true = sum(
+            chance * gdp_delta_anywhere(mu, epsilon - shift)
+            for chance, shift in zip((p, 1 - p), shifts, strict=True)
+        )
+        proved = float(both.at(np.array([epsilon]))[0])
+        assert true <= proved <= 1.05 * true + 1e-6
+
+
+def gdp_delta_anywhere(mu: float, epsilon: float) -> float:
+    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu))

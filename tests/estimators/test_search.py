@@ -13,6 +13,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.validation import check_is_fitted
 
 import dplateau as dp
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.rounding import rounding_charge
 from dplateau.accounting.trials import NegativeBinomial
 from dplateau.certificate import claims
@@ -265,3 +266,39 @@ def test_every_trial_s_rounding_is_charged() -> None:
     assert 1000 < most < 2000
     assert stated["epsilon"] >= one.epsilon * math.sqrt(most)
     assert stated["delta"] >= one.delta * most
+
+
+@pytest.fixture(scope="module")
+def scaled():
+    """Bounds 50 times too wide, looked at before the search."""
+    model = dp.PrivateLogisticRegression(
+        classes=[0, 1], feature_bounds=[(-50.0, 50.0)] * 4, scaling="standard", steps=20
+    )
+    rows, labels = np.tile(X, (10, 1)), np.tile(Y, 10)
+    chosen = dp.PrivateSearch(model, {"radius": [0.05, 20.0]}, epsilon=8.0, delta=1e-4, trials=5)
+    return chosen.fit(rows, labels)
+
+
+def test_a_search_looks_at_the_columns_once_and_pays_for_it(scaled) -> None:
+    assert scaled.score(X, Y) > 0.75
+    certificate = scaled.certificate_
+    assert 7.8 < certificate.epsilon <= 8.0
+    assert all(check.passed for check in certificate.verify(scaled.best_estimator_).checks)
+    bought = certificate.bought
+    alone = bought.search.guarantee(certificate.plan, 1e-4).epsilon(1e-4)
+    assert alone < certificate.epsilon < alone + gdp_epsilon(bought.mu, 1e-5)
+    assert np.ptp(scaled.best_estimator_.scaling_[:, 1]) >= 0
+    assert (scaled.best_estimator_.scaling_[:, 1] < 5).all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda r: r.pop("scaling"), lambda r: r["scaling"].update(mu=r["scaling"]["mu"] / 2)],
+)
+def test_a_look_before_a_search_cannot_be_hidden(scaled, change) -> None:
+    with pytest.raises(CertificateError, match="does not hold"):
+        forged(scaled.certificate_, change).verify(scaled.best_estimator_)
+    with pytest.raises(PlanError, match="scaling cannot be searched over"):
+        dp.PrivateSearch(scaled.estimator, {"scaling": ["public"]}, epsilon=1.0, delta=1e-4).plan(
+            100, 4
+        )

@@ -38,6 +38,7 @@ RNG = np.random.default_rng(1)
 X = RNG.normal(size=(200, 3)).clip(-1, 1) / 2
 THREE = np.digitize(X[:, 0], [-0.2, 0.2])
 FACTS = {"epsilon": 5.0, "delta": 1e-5, "data_norm": 1.0, "steps": 20}
+WHITENED = {"epsilon": 20.0, "delta": 1e-5, "steps": 20, "batches": "full"}
 MODELS = {
     "two": (dp.PrivateLogisticRegression(classes=[0, 1], **FACTS), (X[:, 0] > 0).astype(int)),
     "three": (dp.PrivateLogisticRegression(classes=[0, 1, 2], **FACTS), THREE),
@@ -86,6 +87,16 @@ def test_onnx_predicts_the_same(fitted):
         assert outputs[0].tolist() == fitted.predict(X).tolist()
         if hasattr(fitted, "predict_proba"):
             np.testing.assert_allclose(outputs[1], fitted.predict_proba(X), atol=1e-5)
+
+
+def test_a_whitened_model_is_exported_with_its_map():
+    model = dp.PrivateLogisticRegression(
+        classes=[0, 1], feature_bounds=[(-3, 1)] * 3, scaling="whiten", **WHITENED
+    ).fit(np.tile(X, (40, 1)), np.tile(MODELS["two"][1], 40))
+    matrix = model.scaling_[:, 2:]
+    assert np.abs(matrix - np.diag(np.diag(matrix))).max() > 0  # some features were mixed
+    test_a_plain_estimator_predicts_the_same(model)
+    test_onnx_predicts_the_same(model)
 
 
 # -- dp_accounting --------------------------------------------------------------------------------

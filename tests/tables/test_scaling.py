@@ -15,7 +15,7 @@ from dplateau.accounting.prepared import LEVELS, Spread, account_prepared, besid
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Gaussian
 from dplateau.certificate import claims
-from dplateau.errors import CertificateError, PlanError
+from dplateau.errors import CertificateError, DataError, PlanError
 from dplateau.report import declared
 from dplateau.tables.table_model import TableModel
 from dplateau.training.scaling import private_bounds
@@ -150,14 +150,24 @@ def test_releases_compose_as_gaussians_and_by_distributions() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(PlanError, match="scaling must be"):
         accuracy(1.0, "robust")
-    with pytest.raises(PlanError, match="not priced"):
-        TableModel.train(
-            *(TRAINED, schema(1.0), "rich"),
-            epsilon=1.0,
-            delta=1e-6,
-            scaling="standard",
-            search={"param_grid": {"radius": [1.0]}},
-        )
+
+
+@pytest.mark.slow
+def test_a_table_is_scaled_and_then_searched(tmp_path) -> None:
+    model = TableModel.train(
+        *(TRAINED, schema(100.0), "rich"),
+        epsilon=4.0,
+        delta=1e-6,
+        steps=50,
+        scaling="standard",
+        search={"param_grid": {"radius": [0.01, 50.0]}, "trials": 4},
+    )
+    model.write(tmp_path / "model")
+    again = TableModel.read(tmp_path / "model")
+    assert again.certificate.epsilon <= 4.0
+    assert {"search", "scaling"} <= again.certificate.to_dict().keys()
+    assert all(check.passed for check in again.certificate.check(again.to_dict()))
+    assert np.mean(again.predict(TRAINED) == TRAINED["rich"]) > 0.7
 
 
 @pytest.mark.parametrize("kind", ["classes", "numbers"])
@@ -195,3 +205,53 @@ def test_bounds_are_required_where_values_are_looked_for() -> None:
         dp.PrivateLogisticRegression(
             epsilon=1.0, delta=1e-6, classes=[0, 1], feature_bounds=[(1, 0)]
         ).plan(100, 1)
+
+
+def twins(records: int, seed: int) -> pd.DataFrame:
+    """Two measurements of nearly the same thing, whose difference decides, and a category."""
+    random = np.random.default_rng(seed)
+    common, own = random.standard_normal((2, records))
+    return pd.DataFrame(
+        {
+            "one": 50 + 10 * common,
+            "other": 50 + 10 * common + 4 * own,
+            "town": random.choice(["A", "B"], records),
+            "up": np.where(own + 0.2 * random.standard_normal(records) > 0, "yes", "no"),
+        }
+    )
+
+
+WIDE = {"type": "number", "bounds": [-1000, 1000], "missing": False}
+TWINS = {
+    "columns": {
+        "one": WIDE,
+        "other": WIDE,
+        "town": {"type": "category", "categories": ["A", "B"]},
+        "up": {"type": "category", "categories": ["no", "yes"]},
+    }
+}
+
+
+def test_a_table_s_numbers_are_whitened_and_bound_to_their_map(tmp_path) -> None:
+    trained, tested = twins(8000, 0), twins(2000, 1)
+    options = {"epsilon": 8.0, "delta": 1e-6, "steps": 100, "batches": "full"}
+    model = TableModel.train(trained, TWINS, "up", scaling="whiten", **options)
+    model.write(tmp_path / "model")
+    again = TableModel.read(tmp_path / "model")
+    assert np.mean(again.predict(tested) == tested["up"]) > 0.85
+    assert again.certificate.epsilon <= 8.0
+    assert again.certificate.bought.scaling.whiten
+    assert all(check.passed for check in again.certificate.check(again.to_dict()))
+    stored = again.to_dict()
+    # The map is the identity but for the two numbers, which it makes uncorrelated.
+    features = again.encoder.transform(trained)
+    white = (features - again.estimator.scaling_[:, 0]) @ again.estimator.scaling_[:, 2:].T
+    spread = np.corrcoef(white[:, :2].T)
+    assert abs(spread[0, 1]) < 0.6 < 0.9 < abs(np.corrcoef(features[:, :2].T)[0, 1])
+    np.testing.assert_array_equal(white[:, 2:], features[:, 2:])
+    stored["scaling"][0][2] *= 2
+    (tmp_path / "model" / "model.json").write_text(json.dumps(stored))
+    with pytest.raises(DataError, match="not what its certificate was issued for"):
+        TableModel.read(tmp_path / "model")
+    with pytest.raises(PlanError, match="rows='unit'"):
+        TableModel.train(trained, TWINS, "up", scaling="whiten", rows="unit", **options)

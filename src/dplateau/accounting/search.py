@@ -22,7 +22,7 @@ from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.accounting.privacy_loss.conversions import check_delta
 from dplateau.accounting.rounding import Charge, rounding_charge
-from dplateau.accounting.selection import ORDERS, Profile, Selection, deep_enough
+from dplateau.accounting.selection import ORDERS, Prepared, Profile, Selection, deep_enough
 from dplateau.accounting.trials import RARE, Trials, trials_from_dict
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
@@ -113,11 +113,19 @@ class Search:
             self._selections[delta] = Selection(self.trials, (trained, scored))
         return self._selections[delta]
 
-    def guarantee(self, plan: Plan, delta: float) -> Guarantee:
-        """What it costs to release the best trial, which ran ``plan``."""
+    def guarantee(self, plan: Plan, delta: float, mu: float = 0.0) -> Guarantee:
+        """What it costs to release the best trial, which ran ``plan``.
+
+        ``mu`` is the Gaussian privacy of what was released before the search.
+        """
         if plan not in self.candidates:
             raise PlanError("the plan that was run is none of the search's candidates.")
-        return SearchGuarantee(plan, check_delta(delta), self)
+        return SearchGuarantee(plan, check_delta(delta), self, non_negative("mu", mu))
+
+    def price(self, delta: float, mu: float = 0.0) -> Selection | Prepared:
+        """The price in all currencies, that of a release of Gaussian privacy ``mu`` included."""
+        chosen = self.selection(delta)
+        return Prepared(chosen, mu, delta) if mu > 0 else chosen
 
     def rounding(self, shape: tuple[int, ...]) -> Charge:
         """What floating point adds, all trials counted (theory, section 20.5)."""
@@ -152,7 +160,7 @@ class Search:
 class _Price:
     """The privacy profile of a search, in the shape that the privacy profile of steps has."""
 
-    selection: Selection
+    selection: Selection | Prepared
 
     def epsilon(self, delta: float) -> float:
         return self.selection.epsilon(delta)
@@ -210,6 +218,7 @@ class SearchGuarantee(Guarantee):
     """
 
     search: Search | None = None
+    mu: float = 0.0
 
     @property
     def _facts(self) -> Search:
@@ -218,7 +227,7 @@ class SearchGuarantee(Guarantee):
 
     @cached_property
     def _price(self) -> _Price:
-        return _Price(self._facts.selection(self.reference_delta))
+        return _Price(self._facts.price(self.reference_delta, self.mu))
 
     def winner(self, delta: float) -> tuple[Chosen, float]:
         """The privacy profile of the selection."""
@@ -249,6 +258,11 @@ class SearchGuarantee(Guarantee):
             f"is trained on; one record changes a score by at most {facts.score_sensitivity:g}, "
             f"and Gaussian noise of deviation {facts.score_noise:g} is added",
             "only the best trial is released: its candidate, its score and its last iterate",
+            *(
+                f"columns are looked at before the search, once, at a Gaussian privacy of {mu:.4g}"
+                for mu in (self.mu,)
+                if mu
+            ),
             *Guarantee(self.plan).at(self.reference_delta).hypotheses,
         )
 

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from dplateau.accounting.privacy_loss.conversions import (
     SAFE,
@@ -42,6 +43,7 @@ _CHANCES = np.concatenate(  # of being beaten: the ends of cells
 _DEEPER = 1e-3  # a profile is tabulated down to this share of the delta in question
 _STEEPEST = 600.0  # epsilons beyond are not told from infinity
 _FINISHED = 1e-9
+_LOSSES = np.linspace(-9.0, 9.0, 1441)  # ends of cells of a standard normal privacy loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +93,16 @@ class Profile:
 
     @classmethod
     def tabulated(
-        cls, curve: Callable[[Vector], Vector], top: float, rho: Vector | None = None
+        cls,
+        curve: Callable[[Vector], Vector],
+        top: float,
+        rho: Vector | None = None,
+        points: int = _POINTS,
     ) -> Profile:
         """The points of a curve up to ``top``; one of the whole where that is infinite."""
         if not top < _STEEPEST:
             return cls(np.zeros(1), np.ones(1), rho)
-        epsilons = np.linspace(0.0, max(top, 1e-6), _POINTS)
+        epsilons = np.linspace(0.0, max(top, 1e-6), points)
         return cls(epsilons, curve(epsilons), rho)
 
     @classmethod
@@ -118,6 +124,34 @@ class Profile:
         rho = np.max(known, axis=0) if len(known) == len(parts) else None
         return cls(grid, deltas, rho)
 
+    def after(self, mu: float, delta: float) -> Profile:
+        """Of a Gaussian release of privacy ``mu`` and of this, given what it shows, both shown.
+
+        See docs/theory.md#section-17.
+
+        The mean of ``delta(epsilon - L)`` over the release's privacy loss ``L``, rounded up to the
+        ends of cells, as ``delta`` falls; down to ``delta``.
+
+        Examples
+        --------
+        >>> both = Profile.gaussian(0.8, 1e-9).after(0.6, 1e-9)
+        >>> one = Profile.gaussian(1.0, 1e-9)
+        >>> bool(one.epsilon(1e-6) <= both.epsilon(1e-6) <= 1.01 * one.epsilon(1e-6))
+        True
+        """
+        below, above = ndtr(_LOSSES), ndtr(-_LOSSES)  # the smaller one keeps its digits
+        masses = np.where(_LOSSES[1:] > 0, -np.diff(above), np.diff(below)) * SAFE
+        masses[0] += below[0]
+        ends = mu**2 / 2 + mu * _LOSSES[1:]
+
+        def curve(epsilons: Vector) -> Vector:
+            found = [float(masses @ self.at(epsilon - ends)) for epsilon in epsilons]
+            return np.asarray(np.array(found) * SAFE + float(above[-1]), dtype=np.float64)
+
+        rho = None if self.rho is None else self.rho + ORDERS * mu**2 / 2
+        top = float(self.epsilons[-1]) + gdp_epsilon(mu, delta)
+        return Profile.tabulated(curve, top, rho, _POINTS // 2)
+
     def at(self, epsilons: Vector) -> Vector:
         """Upper bounds on the profile at any epsilons, also below 0, in either order.
 
@@ -133,6 +167,17 @@ class Profile:
         found = self.deltas[left] + held * (self.deltas[right] - self.deltas[left])
         below = -np.expm1(-size) + np.exp(-size) * found
         return np.asarray(np.minimum(np.where(epsilons < 0, below, found) * SAFE, 1.0))
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon whose delta is at most this, rounded up; ``inf`` if none is."""
+        delta = check_delta(delta)
+        low, high = 0.0, float(self.epsilons[-1])
+        if self.at(np.array([high]))[0] > delta:
+            return math.inf
+        while high - low > _FINISHED:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.at(np.array([middle]))[0] > delta else (low, middle)
+        return high
 
     def largest(self, chances: Vector) -> Vector:
         """``B(s)``: how likely an event of chance ``s`` in one world may be in the other."""
@@ -231,6 +276,52 @@ class Selection:
         return tradeoff_from_profile(epsilons, deltas, type_one)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A search that follows a Gaussian release from all records: prices of both together.
+
+    See docs/theory.md#section-17.
+    """
+
+    selection: Selection
+    mu: float
+    reference: float
+
+    @cached_property
+    def _both(self) -> Profile:
+        deep = max(_DEEPER * self.reference, 1e-13)
+        alone = Profile.tabulated(
+            lambda epsilons: np.array([self.selection.delta(float(e)) for e in epsilons]),
+            self._top(deep),
+            points=_POINTS // 2,
+        )
+        return alone.after(self.mu, deep)
+
+    def _top(self, deep: float) -> float:
+        """Up to where the search's own profile is worth knowing."""
+        for delta in (deep, 10 * deep, 100 * deep, self.reference):
+            if math.isfinite(top := self.selection.bounds(delta)[PROFILE]):
+                return top
+        return math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """The least delta that is proved at this epsilon."""
+        return float(self._both.at(np.array([check_epsilon(epsilon)]))[0])
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon that is proved at this delta (``inf`` if none is)."""
+        apart = self.selection.epsilon(delta / 2) + gdp_epsilon(self.mu, delta / 2)
+        return min(self._both.epsilon(delta), apart)  # deltas added up are always valid
+
+    def bounds(self, delta: float) -> dict[str, float]:
+        """The bound, with its epsilon at this delta."""
+        return {PROFILE: self.epsilon(delta)}
+
+    def tradeoff(self, type_one: Vector) -> Vector:
+        """The least type-II error of any attack, for each type-I error: rounded down."""
+        return tradeoff_from_profile(self._both.epsilons, self._both.deltas, type_one)
+
+
 def _hinges(trials: Trials, profile: Profile) -> tuple[Vector, Vector]:
     """Knots ``x_j`` and masses ``w_j x_j`` of a sum ``w_j (x_j - x)^+`` above ``psi(x)``.
 
@@ -275,4 +366,4 @@ def deep_enough(delta: float, trials: Trials) -> float:
     return max(_DEEPER * check_delta(delta) / trials.mean, 1e-13)
 
 
-__all__ = ["ORDERS", "PROFILE", "RENYI", "Profile", "Selection", "deep_enough"]
+__all__ = ["ORDERS", "PROFILE", "RENYI", "Prepared", "Profile", "Selection", "deep_enough"]

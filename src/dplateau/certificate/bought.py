@@ -46,11 +46,8 @@ class Bought:
     moments: Moments | None = None
 
     def __post_init__(self) -> None:
-        if self.search is not None and self.mu > 0:
-            raise PlanError(
-                "a search together with a private scaling or confidence intervals is not priced. "
-                "Choose one of them."
-            )
+        if self.search is not None and self.moments is not None:
+            raise PlanError("a search with confidence intervals is not priced. Choose one of them.")
 
     def __bool__(self) -> bool:
         return self.search is not None or self.mu > 0
@@ -72,7 +69,7 @@ class Bought:
         """The price of the model and of all that was bought with it."""
         self.check(plan)
         if self.search is not None:
-            return self.search.guarantee(plan, delta)
+            return self.search.guarantee(plan, delta, self.mu)
         return account_prepared(plan, self.mu, delta) if self.mu > 0 else account(plan, delta)
 
     def rounding(self, plan: Plan, shape: tuple[int, ...]) -> Charge:

@@ -20,7 +20,7 @@ NAMES = frozenset(
     (
         *("format", "estimator", "target", "classes", "target_bounds"),
         *("schema", "rows", "features", "weights"),
-        *("name", "date", "moments"),
+        *("name", "date", "moments", "scaling"),
     )
 )
 

@@ -126,8 +126,9 @@ def train(
     scaling: Annotated[
         str,
         typer.Option(
-            help="Whether a share of the budget buys narrower bounds for numbers: standard, public "
-            "(the schema's as they are), or auto: where rows are many enough."
+            help="Whether a share of the budget buys narrower bounds for numbers: standard, whiten "
+            "(and a map that makes them uncorrelated), public (the schema's as they are), or auto: "
+            "standard where rows are many enough."
         ),
     ] = "auto",
     search: Annotated[

@@ -8,7 +8,7 @@ import numbers
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse
@@ -183,6 +183,7 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
 
     _longest = 0.0  # the norm that no row exceeds, where data_norm clips to less (no parameter)
     _bought = Bought()  # what was bought before the fit, with the same budget (no parameter)
+    _mapping: ClassVar[Array | None] = None  # of features by what was bought, likewise
 
     # -- before any data ------------------------------------------------------------------------
 
@@ -366,6 +367,9 @@ class PrivateLinearModel(IntervalsMixin, BaseEstimator):
         Where the unit is a person, the first row of each is looked at: one record of theirs.
         """
         self.__dict__.pop("scaling_", None)  # of a fit before
+        if self._mapping is not None:
+            self.scaling_ = self._mapping
+            return mapped(X, self.scaling_)
         seen = X
         if groups is not None and bought.scaling is not None:
             order, pointers = by_person(groups, X.shape[0])

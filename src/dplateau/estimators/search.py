@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +32,10 @@ from dplateau.training.run import Release, release
 from dplateau.training.selecting import best_of
 
 _OURS = ("epsilon", "delta", "noise_multiplier", "random_state")  # what the search itself sets
-_COMMON = ("classes", "target_bounds", "neighboring_relation", "records", "feature_bounds")
+_COMMON = (
+    *("classes", "target_bounds", "neighboring_relation", "records"),
+    *("feature_bounds", "scaling"),  # looked at once, before the search
+)
 _PUBLIC_ORDER = 20240229  # any fixed number: which rows are scored is public, and not by position
 
 
@@ -150,10 +154,12 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         found = []
         for setting in settings:
             model = clone(self.estimator).set_params(**setting, epsilon=epsilon, delta=delta)
-            if model.feature_bounds is not None:
+            for name in ("_bought", "_longest", "_mapping"):  # of a table, before the search
+                setattr(model, name, getattr(self.estimator, name))
+            if model._looks_at_lengths and "data_norm" in setting:
                 raise PlanError(
-                    "a search over scaled features is not priced. Scale them by public bounds "
-                    "yourself, and give data_norm."
+                    "data_norm cannot be searched over where scaling='standard' looks at the "
+                    "lengths of rows, once, before the search. Leave one of them out."
                 )
             if model.intervals:
                 raise PlanError("a search with intervals is not priced. Leave one of them out.")
@@ -188,21 +194,26 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         def planner(model: PrivateLinearModel) -> Any:
             def planned(price: float, share: float) -> Plan:
                 trial: PrivateLinearModel = clone(model).set_params(
-                    epsilon=price, delta=share, records=sizes.records
+                    epsilon=price, delta=share, records=sizes.records, scaling="public"
                 )
                 return trial._plan(sizes.trained, features, sizes.likely)
 
             return planned
 
-        score = self._score(models[0], sizes)
+        score, looked = self._score(models[0], sizes), self._look(models[0], sizes, features).mu
         return plan_search(
             [planner(model) for model in models],
-            choose_trials(self.trials, len(models), epsilon, delta),
+            choose_trials(self.trials, len(models), epsilon, delta, looked),
             epsilon,
             delta,
             score_sensitivity=score.sensitivity,
             validation=probability("validation", self.validation),
+            before=looked,
         )
+
+    def _look(self, model: PrivateLinearModel, sizes: _Sizes, features: int) -> Bought:
+        """The look at the columns that is bought before the search, by all its records."""
+        return model._purchases(sizes.records or sizes.trained + sizes.scored, features)
 
     def _score(self, model: PrivateLinearModel, sizes: _Sizes) -> Score:
         likely = sizes.scored
@@ -239,17 +250,21 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             likely = counting.count.likely_records(bound)
         sizes = _Sizes.of(first, bound, self.validation, likely)
         search = self._planned(models, sizes, X.shape[1])
+        look = self._look(first, sizes, X.shape[1])
+        first.random_state = self.random_state
+        scaled = first._scaled(X, look)  # all records are looked at, once
+        first.random_state = None
         *_, streams = noise.open_streams(self.random_state, 3)
         scored = _to_score(first, rows, sizes, float(self.validation), streams[1])
         trial = _Trial(self, search, models, self._score(first, sizes), streams)
-        best = trial.best((X[~scored], targets[~scored]), (X[scored], y[scored]))
-        self._keep(best, candidates, search, counting, first)
+        best = trial.best((scaled[~scored], targets[~scored]), (X[scored], y[scored]))
+        self._keep(best, candidates, dataclasses.replace(look, search=search), counting, first)
 
     def _keep(
         self,
         best: tuple[float, int, PrivateLinearModel, Release],
         candidates: Sequence[tuple[dict[str, Any], PrivateLinearModel]],
-        search: Search,
+        bought: Bought,
         counting: Counting,
         first: PrivateLinearModel,
     ) -> None:
@@ -260,11 +275,11 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             float(self.delta),  # type: ignore[arg-type]
             counting=counting,
             facts=model._facts(),
-            bought=Bought(search=search),
+            bought=bought,
         )
         model.set_params(epsilon=self.epsilon, delta=self.delta, records=first.records)
         model.certificate_ = self.certificate_
-        self.best_estimator_, self.search_ = model, search
+        self.best_estimator_, self.search_ = model, bought.search
         self.n_features_in_ = first.n_features_in_
         if hasattr(first, "feature_names_in_"):
             self.feature_names_in_ = first.feature_names_in_
@@ -398,9 +413,9 @@ def _fitted(model: PrivateLinearModel, like: PrivateLinearModel, released: Relea
     """Make an estimator predict with released weights."""
     model.weights_, model.plan_ = released.weights, released.plan
     model.n_iter_ = released.iterations_run
-    model.n_features_in_ = like.n_features_in_
-    if hasattr(like, "feature_names_in_"):
-        model.feature_names_in_ = like.feature_names_in_
+    for name in ("n_features_in_", "feature_names_in_", "scaling_"):
+        if hasattr(like, name):
+            setattr(model, name, getattr(like, name))
     model._settle()
 
 

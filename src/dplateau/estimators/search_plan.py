@@ -14,7 +14,7 @@ from typing import Any
 
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
 from dplateau.accounting.search import Search
-from dplateau.accounting.selection import Profile, Selection, deep_enough
+from dplateau.accounting.selection import Prepared, Profile, Selection, deep_enough
 from dplateau.accounting.trials import NegativeBinomial, Trials, laws_with_chance
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
@@ -22,13 +22,17 @@ from dplateau.plan.plan import Plan
 CHANCE = 0.6  # that any given candidate is tried at all; more trials would cost more than they find
 _CLOSE = 2e-3  # relative, of the Gaussian privacy that a trial may have
 _ATTEMPTS = 12
+_MORE = 1.003  # noise on scores, where tables of profiles round up
 
 
-def choose_trials(trials: Any, candidates: int, epsilon: float, delta: float) -> Trials:
+def choose_trials(
+    trials: Any, candidates: int, epsilon: float, delta: float, mu: float = 0.0
+) -> Trials:
     """The law of the number of trials: as given, or the cheapest that tries enough.
 
     ``"auto"``: among the laws under which every candidate is tried with the same chance, the one
-    that leaves most privacy for each trial. A number: geometric with that many expected.
+    that leaves most privacy for each trial. A number: geometric with that many expected. ``mu`` is
+    the Gaussian privacy of what is released before the search.
 
     Examples
     --------
@@ -39,7 +43,7 @@ def choose_trials(trials: Any, candidates: int, epsilon: float, delta: float) ->
         return trials
     if trials == "auto":
         laws = laws_with_chance(candidates, CHANCE)
-        return max(laws, key=lambda law: trial_mu(law, epsilon, delta))
+        return max(laws, key=lambda law: trial_mu(law, epsilon, delta, mu))
     if isinstance(trials, (int, float)) and not isinstance(trials, bool) and 1 < trials <= 1e4:
         return NegativeBinomial(1.0, 1 / trials)
     raise PlanError(
@@ -50,13 +54,15 @@ def choose_trials(trials: Any, candidates: int, epsilon: float, delta: float) ->
 
 
 @lru_cache(maxsize=64)
-def trial_mu(law: Trials, epsilon: float, delta: float) -> float:
+def trial_mu(law: Trials, epsilon: float, delta: float, before: float = 0.0) -> float:
     """The largest Gaussian privacy of a trial with which the search keeps to the budget."""
     deep = deep_enough(delta, law)
     low, high = 0.0, gdp_of(epsilon, delta)  # one trial may not cost more than the search
     while high - low > _CLOSE * high:
         middle = (low + high) / 2
-        if Selection(law, (Profile.gaussian(middle, deep),)).epsilon(delta) <= epsilon:
+        search = Selection(law, (Profile.gaussian(middle, deep),))
+        priced = Prepared(search, before, delta) if before else search
+        if priced.epsilon(delta) <= epsilon:
             low = middle
         else:
             high = middle
@@ -71,6 +77,7 @@ def plan_search(
     *,
     score_sensitivity: float,
     validation: float,
+    before: float = 0.0,
 ) -> Search:
     """A search that keeps to ``(epsilon, delta)``.
 
@@ -78,8 +85,10 @@ def plan_search(
     ----------
     planners : sequence of callables
         For every candidate, its plan for the budget of one trial.
+    before : float
+        The Gaussian privacy of what is released before the search, from the same budget.
     """
-    mu = trial_mu(law, epsilon, delta)
+    mu = trial_mu(law, epsilon, delta, before)
     if mu == 0:
         raise PlanError(
             f"a budget of epsilon={epsilon:g} at delta={delta:g} leaves nothing for a trial of "
@@ -96,11 +105,12 @@ def plan_search(
             noise,
             validation,
         )
-        total = found.selection(delta).epsilon(delta)
+        total = found.price(delta, before).epsilon(delta)
         if total <= epsilon:
             return found
         # Plans with sampled batches have other profiles than a Gaussian of the same price.
         price *= max(0.5, 0.998 * epsilon / total)
+        noise *= _MORE
     raise PlanError(
         f"no plans of the candidates were found that keep the search within epsilon={epsilon:g} "
         f"at delta={delta:g}. Give fewer candidates, or batches='full'."

@@ -129,6 +129,11 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         return "unit" if 2 * sum(constant) > len(constant) else "bound"
 
     @property
+    def longest(self) -> float:
+        """The norm that no row exceeds before rows are scaled."""
+        return math.sqrt(sum(column.square_norm for column in self.columns))
+
+    @property
     def stores_sparse(self) -> bool:
         """Whether `transform` returns a CSR matrix, from the schema alone."""
         if self.sparse_output not in ("auto", True, False):
@@ -183,7 +188,7 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
             values.append(np.where(place == NONE, 0.0, value))
         where, entries = np.column_stack(places), np.column_stack(values)
         if self.scaling == "bound":
-            entries /= math.sqrt(sum(column.square_norm for column in columns))
+            entries /= self.longest
         else:
             norms = np.linalg.norm(entries, axis=1, keepdims=True)
             entries /= np.where(norms > 0, norms, 1.0)

@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.prepared import Spread
 from dplateau.tables.columns import Column, Number, column_from_dict
-from dplateau.training.scaling import WIDTH, private_bounds
+from dplateau.tables.encoding import PublicTableEncoder
+from dplateau.training.scaling import WIDTH, private_bounds, whitening
+
+Array = NDArray[np.float64]
 
 _ROOM = 1.3  # how much longer than is usual a row may be
 
@@ -42,9 +45,12 @@ def rescaled(
     cells: Mapping[str, Any],
     spread: Spread,
     random_state: Any = None,
-) -> dict[str, Any]:
-    """The schema with bounds drawn in to where the values lie."""
-    values: list[NDArray[np.float64]] = [each.targets(cells[each.name]) for each in columns]
+) -> tuple[dict[str, Any], tuple[Array, Array] | None]:
+    """The schema with bounds drawn in to where the values lie.
+
+    Where they are whitened too, the centre and the matrix of the numbers in those bounds.
+    """
+    values: list[Array] = [each.targets(cells[each.name]) for each in columns]
     low, high = np.array([each.bounds for each in columns]).T
     found = private_bounds(values, low, high, spread, random_state)
     narrowed = copy.deepcopy(dict(schema))
@@ -55,7 +61,25 @@ def rescaled(
             "bounds": [float(left), float(right)],
             "declared": list(column.bounds),
         }
-    return narrowed
+    if not spread.whiten:
+        return narrowed, None
+    middle, half = (found[0] + found[1]) / 2, (found[1] - found[0]) / 2
+    return narrowed, whitening((np.column_stack(values) - middle) / half, spread, random_state)
+
+
+def whitened_features(
+    encoder: PublicTableEncoder, columns: list[Number], centre: Array, matrix: Array
+) -> Array:
+    """The map of all encoded features that whitens these numbers and leaves the others.
+
+    As `dplateau.estimators.scaling.mapped` takes it: centre, half width and the matrix's rows.
+    """
+    names = encoder.get_feature_names_out().tolist()
+    places = [names.index(each.features[0]) for each in columns]
+    scaling = np.column_stack([np.zeros(len(names)), np.ones(len(names)), np.eye(len(names))])
+    scaling[places, 0] = centre / encoder.longest  # features are divided by it
+    scaling[np.ix_(places, [2 + place for place in places])] = matrix
+    return scaling
 
 
 def usual_norm(columns: int, scaled: int) -> float:
@@ -68,4 +92,4 @@ def usual_norm(columns: int, scaled: int) -> float:
     return min(1.0, _ROOM * math.sqrt(expected))
 
 
-__all__ = ["rescaled", "scaled_columns", "usual_norm"]
+__all__ = ["rescaled", "scaled_columns", "usual_norm", "whitened_features"]

@@ -32,7 +32,7 @@ from dplateau.tables import MODELS
 from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
 from dplateau.tables.encoding import PublicTableEncoder, columns_of, columns_used, load_schema
 from dplateau.tables.people import owners, without
-from dplateau.tables.scaling import rescaled, scaled_columns, usual_norm
+from dplateau.tables.scaling import rescaled, scaled_columns, usual_norm, whitened_features
 from dplateau.tables.scattered import TableElsewhere
 from dplateau.tables.streaming import TableStream
 from dplateau.training.sandwich import Sandwich
@@ -95,10 +95,11 @@ class TableModel:
             What the table is called in the report; nothing is taken from its path.
         model : {"logistic", "svm", "linear", "quantile"}, optional
             Another estimator for such a column.
-        scaling : {"auto", "public", "standard"}
+        scaling : {"auto", "public", "standard", "whiten"}
             Whether a share of the budget buys narrower bounds for the numbers: "standard" does,
+            "whiten" buys a linear map that makes them uncorrelated as well,
             "public" keeps the schema's, "auto" does where the number of rows is public and their
-            noise small against it. After a ``search`` none is bought.
+            noise small against it. A ``search`` follows it, on the same bounds.
         search : mapping, optional
             Arguments of `PrivateSearch`, its ``param_grid`` among them: the settings are chosen
             privately, with the same budget.
@@ -118,11 +119,15 @@ class TableModel:
             table.refuse(scaling, search, person)
         if person is not None or reservation is not None or checkpoint is not None:
             scaling = _unscaled(scaling, search, person)
-        facts, bought, clipped = _scaled(facts, table, target, scaling, search, options)
+        if scaling == "whiten":
+            rows = _whitenable(table, rows)
+        facts, bought, clipped, axes = _scaled(facts, table, target, scaling, search, options)
         encoder, column = _split(facts, target, rows)
         budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
         estimator = _estimator_for(column, model, data_norm=encoder.data_norm * clipped, **options)
         estimator._bought, estimator._longest = bought, encoder.data_norm
+        if axes is not None:
+            estimator._mapping = whitened_features(encoder, scaled_columns(facts, target), *axes)  # type: ignore[misc]
         targets: Any
         if isinstance(table, TableStream):
             _refuse_streamed(person, search)
@@ -238,6 +243,7 @@ class TableModel:
             "features": self.encoder.get_feature_names_out().tolist(),
             # Coefficients are made from these again: what predicts is what was certified.
             "weights": model.weights_.tolist(),
+            **({"scaling": model.scaling_.tolist()} if hasattr(model, "scaling_") else {}),
             **({} if model.moments_ is None else {"moments": model.moments_.to_dict()}),
         }
 
@@ -302,6 +308,10 @@ class TableModel:
             model.classes_ = np.array(stored["classes"])
         model.weights_ = np.array(stored["weights"], dtype=np.float64)
         model.n_features_in_ = encoder.n_features_out_
+        if "scaling" in stored:
+            model.scaling_ = np.array(stored["scaling"], dtype=np.float64)
+            if model.scaling_.shape != (model.n_features_in_, model.n_features_in_ + 2):
+                raise KeyError("scaling")
         sums = stored.get("moments")
         model.moments_ = None if sums is None else Sandwich.from_dict(sums)
         if model.weights_.size != certificate.plan.dimension:
@@ -315,7 +325,7 @@ class TableModel:
 
 def _unscaled(scaling: str, search: Any, person: str | None) -> str:
     """Bounds are bought by row, and a ledger hears of one plan: such trainings buy none."""
-    if scaling == "standard" or (search is not None and person is not None):
+    if scaling in ("standard", "whiten") or (search is not None and person is not None):
         raise PlanError(
             "private scaling and searches count rows, and are priced apart from the plan: they do "
             "not go with a person's column, nor scaling with a ledger. Use scaling='public' "
@@ -331,15 +341,13 @@ def _scaled(
     scaling: str,
     search: Any,
     options: Mapping[str, Any],
-) -> tuple[dict[str, Any], Bought, float]:
-    """The schema with bounds bought for its numbers, what they cost, and the usual row length."""
+) -> tuple[dict[str, Any], Bought, float, tuple[NDArray[np.float64], NDArray[np.float64]] | None]:
+    """The schema with bounds bought for its numbers, what they cost, and the usual row length.
+
+    Where numbers are whitened, their centre and matrix too.
+    """
     if isinstance(table, TableElsewhere):
-        return schema, Bought(), 1.0
-    if scaling == "whiten":
-        raise PlanError(
-            "scaling='whiten' maps the features of an estimator with feature_bounds; a table's "
-            "model file holds bounds. Use scaling='standard' (--scaling standard)."
-        )
+        return schema, Bought(), 1.0, None
     relation = options.get("neighboring_relation", REPLACE_ONE)
     columns = scaled_columns(schema, target) if target in schema["columns"] else []
     if isinstance(table, TableStream):
@@ -351,17 +359,31 @@ def _scaled(
     public = relation != ADD_OR_REMOVE_ONE
     rows = len(cells[columns[0].name]) if columns and columns[0].name in cells and public else None
     records = options.get("records") or rows or 0
-    if search is not None and scaling == "standard":
-        raise PlanError("a search after a private scaling is not priced. Leave one of them out.")
-    kind = "public" if search is not None and scaling == "auto" else scaling
-    mu = bought_mu(kind, len(columns), records, relation, options.get("epsilon"), options["delta"])
+    mu = bought_mu(
+        scaling, len(columns), records, relation, options.get("epsilon"), options["delta"]
+    )
     if mu == 0 or any(each.name not in cells for each in columns):
-        return schema, Bought(), 1.0
-    look = Spread(mu, relation)
-    narrowed = rescaled(schema, columns, cells, look, options.get("random_state"))
+        return schema, Bought(), 1.0, None
+    look = Spread(mu, relation, whiten=scaling == "whiten")
+    narrowed, axes = rescaled(schema, columns, cells, look, options.get("random_state"))
     used = [name for name in columns_used(schema) if name != target]
     clipped = usual_norm(len(used), len(columns))
-    return narrowed, Bought(scaling=look, columns=len(columns)), clipped
+    return narrowed, Bought(scaling=look, columns=len(columns)), clipped, axes
+
+
+def _whitenable(table: Any, rows: str) -> str:
+    """How rows are scaled before numbers are whitened; refused where a map cannot follow."""
+    if rows == "unit":
+        raise PlanError(
+            "scaling='whiten' is a fixed linear map, and rows='unit' scales each row by itself. "
+            "Leave rows out, or use scaling='standard'."
+        )
+    if isinstance(table, (TableStream, TableElsewhere)):
+        raise PlanError(
+            "scaling='whiten' maps features in memory, and this table is not read into it. Use "
+            "scaling='standard' (--scaling standard)."
+        )
+    return "bound"
 
 
 def _refuse_streamed(person: str | None, search: Any) -> None:
