@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dplateau as dp
-from dplateau.estimators import base
+from dplateau.estimators import planned
 from dplateau.estimators.effort import Pace
 from dplateau.estimators.pace import measured
 
@@ -18,7 +18,7 @@ def logistic(**changes):
 
 
 def paced(monkeypatch, step, product):
-    monkeypatch.setattr(base, "measured", lambda *_: Pace(step, product))
+    monkeypatch.setattr(planned, "measured", lambda *_: Pace(step, product))
 
 
 def test_less_time_means_fewer_steps_at_the_same_epsilon(monkeypatch):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from dplateau._validate import non_negative
 from dplateau.errors import DataError, PlanError
-from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
+from dplateau.estimators.base import Array, PrivateLinearModel
 from dplateau.estimators.evaluation import Question, classification, positions
 from dplateau.estimators.inputs import present
 from dplateau.estimators.scaling import mapped
@@ -70,6 +69,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         top = max(1.0, *given.values())
         return {label: weight / top for label, weight in given.items()}
 
+    def _check_facts(self) -> None:
+        super()._check_facts()
+        self._labels()
+
     def _labels(self) -> tuple[Any, ...]:
         """The declared classes in sorted order, so that their order in the call says nothing."""
         if self.classes is None:
@@ -87,46 +90,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             return tuple(sorted(labels))
         except TypeError:  # mixed types have no order
             return tuple(labels)
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        reservation: Reserved | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> Any:
-        """Train on the records; only the last iterate and its certificate are kept.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (records, features), or Dask array or data frame
-            Rows longer than ``data_norm`` are scaled down to it; one that is not finite
-            contributes nothing. With a Dask collection, ``y`` is one too, cut alike, and the
-            workers of the client that is open train on their rows (docs/cluster.md).
-        y : array of shape (records,)
-            Labels among ``classes``; any other is refused, so clean them against the public
-            classes first. A record without a label (None, NaN) contributes nothing.
-        sample_weight : array of shape (records,), optional
-            A weight in [0, 1] for each row (or up to ``largest_weight``): part of the record,
-            private like the rest of it. A row's loss is multiplied by it.
-        groups : array of shape (records,), optional
-            Whose each row is. The unit of the guarantee is then a person, with all their rows: a
-            person's loss is the mean of their rows' losses (docs/theory.md#section-18), and
-            wherever records are counted or drawn, people are.
-        reservation : Reservation, optional
-            Budget that a ledger holds back for this fit: the plan is bought from it before the
-            first step, and the certificate entered before the model can be seen.
-        checkpoint : path, optional
-            Keep a private resume file there: see `dplateau.release`.
-        """
-        self._check_facts()
-        self._labels()
-        self._fit(X, y, FitOptions(sample_weight, groups, reservation, checkpoint))
-        self._settle()
-        return self
 
     def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
         if y.dtype.kind in "iub":  # whole numbers are classes
@@ -188,7 +151,7 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
 
     Required are ``delta``, ``data_norm``, ``classes`` and one of ``epsilon`` and
     ``noise_multiplier``: public facts and the budget. Everything else has a default that the
-    planner chooses from them (`PrivateLinearModel` lists all parameters).
+    planner chooses from them.
 
     There is no ``warm_start``, ``partial_fit``, ``early_stopping``, ``average`` or ``verbose``:
     each would show or use an iterate other than the last, which is all the certificate covers.

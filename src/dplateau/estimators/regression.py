@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.base import RegressorMixin
 
 from dplateau._validate import as_number
 from dplateau.errors import PlanError
-from dplateau.estimators.base import Array, FitOptions, PrivateLinearModel, Reserved
+from dplateau.estimators.base import Array, PrivateLinearModel
 from dplateau.estimators.evaluation import Question, quantile, regression
 from dplateau.estimators.inputs import as_numbers, numbers_or_none
 from dplateau.plan.losses import Huber, Loss, SmoothedPinball
@@ -43,44 +42,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             )
         return (low + high) / 2, (high - low) / 2
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        reservation: Reserved | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> Any:
-        """Train on the records; only the last iterate and its certificate are kept.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (records, features), or Dask array or data frame
-            Rows longer than ``data_norm`` are scaled down to it; one that is not finite
-            contributes nothing. With a Dask collection, ``y`` is one too, cut alike, and the
-            workers of the client that is open train on their rows (docs/cluster.md).
-        y : array of shape (records,)
-            Targets, clipped to ``target_bounds``; a record whose target is not finite contributes
-            nothing.
-        sample_weight : array of shape (records,), optional
-            A weight in [0, 1] for each row (or up to ``largest_weight``): part of the record,
-            private like the rest of it. A row's loss is multiplied by it.
-        groups : array of shape (records,), optional
-            Whose each row is. The unit of the guarantee is then a person, with all their rows: a
-            person's loss is the mean of their rows' losses (docs/theory.md#section-18), and
-            wherever records are counted or drawn, people are.
-        reservation : Reservation, optional
-            Budget that a ledger holds back for this fit: the plan is bought from it before the
-            first step, and the certificate entered before the model can be seen.
-        checkpoint : path, optional
-            Keep a private resume file there: see `dplateau.release`.
-        """
-        self._check_facts()
+    def _check_facts(self) -> None:
+        super()._check_facts()
         self._range()
-        self._fit(X, y, FitOptions(sample_weight, groups, reservation, checkpoint))
-        return self
 
     def _targets(self, y: NDArray[Any]) -> Array:
         """In [-1, 1], clipped to the bounds; NaN where there is no finite target."""

@@ -1,0 +1,340 @@
+"""What an estimator knows before any data: its parameters, the plan they make, what that buys."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from dplateau._validate import non_negative, positive, whole
+from dplateau.accounting.guarantee import WEAK_EPSILON
+from dplateau.accounting.prepared import plan_beside
+from dplateau.accounting.record_count import PrivateCount
+from dplateau.certificate.bought import Bought
+from dplateau.certificate.record import Counting
+from dplateau.errors import PlanError
+from dplateau.estimators.docstrings import with_shared_parameters
+from dplateau.estimators.inputs import in_parameters
+from dplateau.estimators.intervals import bought_moments
+from dplateau.estimators.pace import ROOM, measured
+from dplateau.estimators.planner import INTERCEPT, suggest_plan
+from dplateau.estimators.scaling import KINDS as KINDS_OF_SCALING
+from dplateau.estimators.scaling import as_bounds, bought_look, row_norm
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch, relation_name
+from dplateau.plan.domains import L2Ball
+from dplateau.plan.losses import Loss
+from dplateau.plan.plan import Plan
+from dplateau.training.stopping import seconds
+
+_CHOSEN = "Leave it out to have it chosen."
+
+
+# A dataclass writes the constructor: keyword-only, and storing is all it does.
+@dataclass(kw_only=True, eq=False, repr=False)
+class PlannedModel(BaseEstimator):
+    """A linear model trained by a noisy gradient method whose plan is known before the data is.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy budget; the planner finds the best noise and steps for it.
+    noise_multiplier : float
+        Instead of ``epsilon``: noise on the summed gradient ÷ the gradient bound. The certificate
+        says what it costs. Exactly one of the two must be given.
+    delta : float
+        Required. The chance outside the guarantee; far below one over the number of records.
+    data_norm : float
+        Required. A public bound on the Euclidean norm of feature rows; longer rows are scaled down
+        to it. Never read it off the data.
+    radius : float, optional
+        Keep the weights in a ball of this radius.
+    alpha : float, optional
+        Strength of the L2 penalty ``alpha/2 * norm(w)**2`` on all weights. By default none, except
+        for ``steps=math.inf``, where it is what makes the privacy loss stop growing.
+    l1 : float, default 0
+        Strength of an L1 penalty; costs no privacy.
+    batches : {"full", "poisson", "fixed", "cyclic", "allocation"} or Batches, optional
+        How steps choose records. All but "full" need ``batch_size``.
+    batch_size : int, optional
+        Records in a batch, on average for "poisson".
+    steps : int or math.inf, optional
+        Number of steps. ``math.inf``: as many as ``time_budget`` allows, at the same privacy.
+    epochs : float, optional
+        Instead of ``steps``: passes over the data.
+    time_budget : float or str, optional
+        Seconds, or "10m": steps, batches and noise are planned for what this machine does in that
+        time, measured on made-up rows. That plan is run to its end and spends the whole budget; a
+        machine that has become slower meanwhile takes longer. Where ``steps`` or ``epochs`` are
+        given, the fit ends properly when the time is used up; with ``steps=math.inf`` it is all
+        that ends it.
+    learning_rate : float, optional
+        The step size.
+    hidden_state : bool, optional
+        False: claim composition only, as if every step were released. Steps need not contract
+        then, so ``learning_rate`` may be as long as you like. By default the planner decides.
+    neighboring_relation : {"replace_one", "add_or_remove_one", "replace_special"}
+        What "one record" means in the guarantee.
+    records : int, optional
+        Under "add_or_remove_one", where the number of rows is itself private: a public upper bound
+        on it, which everything is divided by. Left out, 2 % of ``epsilon`` and 1 % of ``delta``
+        (with ``noise_multiplier``: an epsilon of 0.02 beside the noise's) buy one: a count with
+        noise that is never negative.
+    fit_intercept : bool, default True
+        Whether scores have a constant term.
+    largest_weight : float, default 1
+        A public maximum that all of ``fit``'s ``sample_weight`` are divided by; never the largest
+        that occurs. Where `fit` is given none, every row weighs 1 of it.
+    random_state : int, optional
+        Makes the fit reproducible, for experiments. The certificate then says that the model is not
+        for release: whoever knows the seed can subtract the noise. It is never pickled.
+    progress : bool, default False
+        Show a progress bar: steps and time, nothing computed from data.
+    feature_bounds : sequence of pairs, optional
+        A public lower and upper bound for every feature. Features are then centred and scaled by
+        them before training, and ``data_norm``, which counts in that scale, may be left out.
+    scaling : {"auto", "public", "standard", "whiten"}
+        With ``feature_bounds``: whether a share of the budget buys narrower ones, around where the
+        values lie ("standard"), and a linear map that makes features uncorrelated ("whiten").
+        "auto" does where the number of rows is public and large enough for the noise. With
+        ``data_norm`` alone "standard" buys the usual length of rows, where the bound is loose.
+    intervals : bool or float, default False
+        The share of the budget that buys confidence intervals (`confidence_intervals`,
+        `predict_interval`); True: 0.3 of its square, which leaves 84 % of it for the training.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    data_norm: float | None = None
+    noise_multiplier: float | None = None
+    radius: float | None = None
+    alpha: float | None = None
+    l1: float = 0.0
+    batches: str | Batches | None = None
+    batch_size: float | None = None
+    steps: float | None = None
+    epochs: float | None = None
+    time_budget: float | str | None = None
+    learning_rate: float | None = None
+    hidden_state: bool | None = None
+    neighboring_relation: str = "replace_one"
+    records: int | None = None
+    fit_intercept: bool = True
+    largest_weight: float = 1.0
+    random_state: Any = None
+    progress: bool = False
+
+    feature_bounds: Any = None
+    scaling: str = "auto"
+    intervals: bool | float = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__doc__ and PlannedModel.__doc__:  # there are none under `python -OO`
+            cls.__doc__ = with_shared_parameters(cls.__doc__, PlannedModel.__doc__)
+
+    _longest = 0.0  # the norm that no row exceeds, where data_norm clips to less (no parameter)
+    _bought = Bought()  # what was bought before the fit, with the same budget (no parameter)
+
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The plan that `fit` would run on data of this shape, found without any data.
+
+        Under "add_or_remove_one" ``n_samples`` is taken as the public upper bound on the number of
+        rows. Where `fit` has to find one by itself, the plan leaves it the budget to do so.
+        ``plan.noise_multiplier`` and ``plan.iterations`` are the noise and the steps; the price is
+        ``dp.account(plan).epsilon(delta)``, or `explain` in words.
+        """
+        return self._plan(n_samples, n_features)
+
+    def _plan(self, n_samples: int, n_features: int, likely_records: int | None = None) -> Plan:
+        self._check_facts()
+        batches = self._batches(n_samples)
+        count, epsilon, delta = self._count(), self.epsilon, self.delta
+        if count is not None:
+            epsilon = None if epsilon is None else count.epsilon_left(epsilon)
+            delta = count.delta_left(delta)  # type: ignore[arg-type]
+        steps = self._steps(n_samples, batches)
+        room = self._room(n_samples, n_features) if steps is None else {}
+
+        def planned(price: float | None) -> Plan:
+            try:
+                return suggest_plan(
+                    self._loss(),
+                    n_samples,
+                    n_features,
+                    data_norm=self._norm(),
+                    epsilon=price,
+                    delta=delta,
+                    noise_multiplier=self.noise_multiplier,
+                    neighboring_relation=self.neighboring_relation,
+                    likely_records=likely_records,
+                    domain=None if self.radius is None else L2Ball(self.radius),
+                    regularization=self.alpha,
+                    l1=self.l1,
+                    batches=batches,
+                    iterations=steps,
+                    step_size=self.learning_rate,
+                    hidden_state=self.hidden_state,
+                    **room,
+                )
+            except PlanError as refusal:
+                raise PlanError(in_parameters(str(refusal), endless=steps == math.inf)) from None
+
+        mu = self._purchases(n_samples, n_features).mu
+        if mu == 0 or epsilon is None:
+            return planned(epsilon)
+        return plan_beside(planned, mu, epsilon, delta)  # type: ignore[arg-type]
+
+    def _room(self, n_samples: int, n_features: int) -> dict[str, Any]:
+        """What a time budget has room for, by this machine's pace on made-up rows."""
+        if self.time_budget is None:
+            return {}
+        given = seconds(self.time_budget)
+        pace = measured(self._loss(), n_samples, n_features, self._norm())
+        return {"seconds": ROOM * given, "pace": pace}
+
+    def explain(self, n_samples: int, n_features: int) -> str:
+        """What `fit` would do on data of this shape, and what it would cost, in words."""
+        plan = self.plan(n_samples, n_features)
+        counting = self._counting()
+        purchases = self._purchases(n_samples, n_features)
+        guarantee = purchases.guarantee(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
+        counted = ""
+        if counting.count is not None:
+            counted = (
+                f" Of this epsilon, {counting.count.epsilon:.3g} pays for an upper bound on the "
+                "number of records, which is private: none was stated (records=)."
+            )
+        epsilon = counting.epsilon(guarantee)
+        weak = f" WEAK: an epsilon above {WEAK_EPSILON:g}." if epsilon > WEAK_EPSILON else ""
+        steps = "any number of" if plan.iterations == math.inf else f"{plan.iterations:,}"
+        return (
+            f"{type(self).__name__} on {n_samples:,} records: {steps} steps of "
+            f"{plan.step_size.largest(1):.3g} with {plan.batches!r} and noise multiplier "
+            f"{plan.noise_multiplier.largest(1):.4g}; epsilon = {epsilon:.4g}"
+            f" at delta = {self.delta:g} under {plan.neighboring_relation} "
+            f"(bound: {guarantee.at(guarantee.reference_delta).bound}).{weak}{counted}"
+        )
+
+    def _loss(self) -> Loss:
+        raise TypeError(f"{type(self).__name__} states no loss")
+
+    def _check_facts(self) -> None:
+        """Refuse what is missing, naming the safe way to it."""
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            raise PlanError(
+                "give exactly one of epsilon and noise_multiplier; found "
+                f"epsilon={self.epsilon!r}, noise_multiplier={self.noise_multiplier!r}."
+            )
+        if self.delta is None:
+            raise PlanError(
+                "delta is missing. Choose one far below one over the number of records, "
+                "such as delta=1e-6."
+            )
+        if self.feature_bounds is not None:
+            as_bounds(self.feature_bounds)
+        elif self.data_norm is None:
+            raise PlanError(
+                "data_norm is missing: a public bound on the norm of feature rows. Derive it from "
+                "the features' known ranges, use PublicTableEncoder, or scale each row to norm 1 "
+                "(sklearn's Normalizer) and pass data_norm=1. Never read it off the data."
+            )
+        positive("data_norm", self._norm())
+        if self.scaling not in KINDS_OF_SCALING:
+            raise PlanError(
+                f"scaling must be one of {list(KINDS_OF_SCALING)}; found {self.scaling!r}."
+            )
+        if self.scaling == "whiten" and self.feature_bounds is None and not self._bought:
+            raise PlanError(
+                "scaling='whiten' looks for the values within public bounds: give "
+                "feature_bounds, a pair for every feature."
+            )
+        if isinstance(self.learning_rate, numbers.Real):
+            positive("learning_rate", self.learning_rate, way_out=_CHOSEN)
+        if self.alpha is not None:
+            non_negative("alpha", self.alpha)
+        if self.radius is not None:
+            positive("radius", self.radius)
+        if self.batch_size is not None:
+            positive("batch_size", self.batch_size)
+
+    def _intercept(self) -> float:
+        return INTERCEPT * self._norm() if self.fit_intercept else 0.0
+
+    def _norm(self) -> float:
+        """The norm that rows are clipped to, as they are trained on."""
+        if self.data_norm is None and self.feature_bounds is not None:
+            return row_norm(len(self.feature_bounds))
+        return float(self.data_norm)  # type: ignore[arg-type]
+
+    def _purchases(self, n_samples: int, n_features: int) -> Bought:
+        """What the budget buys beside the training, from public facts."""
+        relation = str(relation_name(self.neighboring_relation))
+        weights = (n_features + self.fit_intercept) * self._loss().outputs
+        norm = self._longest or (self._norm() if self.data_norm else math.sqrt(n_features))
+        moments = bought_moments(
+            *(self.intervals, weights, norm, relation, self.epsilon),
+            self.delta,  # type: ignore[arg-type]
+        )
+        return dataclasses.replace(self._bought_bounds(n_samples, relation), moments=moments)
+
+    def _bought_bounds(self, n_samples: int, relation: str) -> Bought:
+        if self._bought or not (self.feature_bounds is not None or self._looks_at_lengths):
+            return self._bought
+        known = relation != ADD_OR_REMOVE_ONE or self.records is not None
+        columns = 1 if self.feature_bounds is None else len(self.feature_bounds)
+        look = bought_look(
+            *(self.scaling, columns, n_samples if known else 0, relation),
+            *(self.epsilon, self.delta),  # type: ignore[arg-type]
+        )
+        return Bought() if look is None else Bought(scaling=look, columns=columns)
+
+    @property
+    def _looks_at_lengths(self) -> bool:
+        """Whether a loose ``data_norm`` is drawn in."""
+        return self.scaling == "standard" and self.feature_bounds is None and not self._bought
+
+    def _batches(self, n_samples: int) -> Batches | None:
+        if self.batches is None and self.batch_size is None:
+            return None
+        if isinstance(self.batches, Batches):
+            return self.batches
+        kind = "poisson" if self.batches is None else self.batches
+        if kind not in KINDS:
+            raise PlanError(f"batches must be one of {sorted(KINDS)}; found {self.batches!r}.")
+        if KINDS[kind] is FullBatch:
+            return FullBatch()
+        if self.batch_size is None:
+            raise PlanError(f"batches={kind!r} needs batch_size; found none.")
+        if self.batch_size > n_samples:
+            raise PlanError(
+                f"batch_size={self.batch_size:g} is more than the {n_samples:,} records. "
+                "Choose a smaller one, or batches='full'."
+            )
+        return KINDS[kind].of_size(self.batch_size)
+
+    def _steps(self, n_samples: int, batches: Batches | None) -> float | None:
+        if self.epochs is None:
+            if self.steps is None or self.steps == math.inf:
+                return self.steps
+            return whole("steps", self.steps, way_out="Or math.inf, with a time_budget.")
+        if self.steps is not None:
+            raise PlanError("give steps or epochs, not both.")
+        per_epoch = (batches or FullBatch()).per_epoch(n_samples)
+        return math.ceil(positive("epochs", self.epochs) * per_epoch)
+
+    def _count(self) -> PrivateCount | None:
+        """What `fit` pays to know the number of rows; None where it is public or stated."""
+        if (
+            self.records is not None
+            or relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE
+        ):
+            return None
+        return PrivateCount.within(self.epsilon, self.delta)  # type: ignore[arg-type]
+
+    def _counting(self) -> Counting:
+        count = self._count()
+        return Counting() if count is None else Counting(count, float(self.epsilon or 0.0))
