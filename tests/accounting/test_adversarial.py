@@ -13,11 +13,12 @@ from dplateau.accounting.bounds import composition as composing
 from dplateau.accounting.bounds.sampled_shift import water_filling
 from dplateau.accounting.bounds.taut_string import worst_mu
 from dplateau.accounting.calibration import _least
-from dplateau.accounting.privacy_loss.composed import Composition, _condensed
+from dplateau.accounting.privacy_loss.composed import Composition
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import Mixture, pair_losses
 from dplateau.accounting.privacy_loss.sampled import poisson_step
 from dplateau.accounting.privacy_loss.sampled_rdp import overflow_mixture_rdp, poisson_rdp
+from dplateau.accounting.privacy_loss.tilted import condensed
 
 DELTA = 1e-5
 
@@ -113,7 +114,7 @@ def test_a_mixed_law_is_sorted_before_runs_of_it_are_condensed() -> None:
     one, _ = pair_losses(Mixture((0.9, 0.1), (0.0, 1.0)), Mixture((1.0,), (0.0,)))
     two, _ = pair_losses(Mixture((0.9, 0.1), (0.0, 2.0)), Mixture((1.0,), (0.0,)))
     mixed = one.mixed_with(two, 0.01)
-    _probs, lowest, highest = _condensed(mixed.probs, mixed.losses)
+    _probs, lowest, highest = condensed(mixed.probs, mixed.losses)
     assert mixed.losses.size >= 4096, "runs of one atom would prove nothing"
     assert np.all(lowest <= highest)
     assert highest.max() == mixed.losses.max()

@@ -17,7 +17,7 @@ import pytest
 
 import dplateau as dp
 from dplateau.accounting.bounds.composition import random_batches
-from dplateau.accounting.privacy_loss.composed import Composition, _Tilted
+from dplateau.accounting.privacy_loss.composed import Composition
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import (
     LossDistribution,
@@ -27,6 +27,7 @@ from dplateau.accounting.privacy_loss.distribution import (
     pair_losses,
 )
 from dplateau.accounting.privacy_loss.profiles import Composed
+from dplateau.accounting.privacy_loss.tilted import Tilted
 
 DELTA = 1e-5
 RELATIONS = ("replace_one", "add_or_remove_one", "replace_special")
@@ -247,7 +248,7 @@ def test_roots_end_on_the_private_side(mu: float, share: float) -> None:
 def test_a_constant_stands_where_its_mass_is() -> None:
     """The first atom was taken, which may be an empty one."""
     losses, probs = np.array([-5.0, 0.5, 3.0]), np.array([1e-310, 1.0, 0.0])
-    tilted = _Tilted(0.0, losses, probs, 0.0, 0.0, 320.0, 1 << 18)
+    tilted = Tilted(0.0, losses, probs, 0.0, 0.0, 320.0, 1 << 18)
     assert tilted.is_constant
     assert tilted.power(10).losses.tolist() == [5.0]
 
