@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf
 
 from dplateau.auditing.canaries import Worlds, gradients, record_losses
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 
 Array = NDArray[np.float64]
 Score = Callable[[Array], Array]

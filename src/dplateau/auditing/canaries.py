@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
-from dplateau.plan.losses import FAR, Loss
+from dplateau.plan.loss import FAR, Loss
 from dplateau.plan.plan import Plan
 
 Array = NDArray[np.float64]

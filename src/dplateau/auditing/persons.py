@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.run import run_many
 

@@ -35,7 +35,7 @@ from dplateau.auditing.statistics import (
     roc,
 )
 from dplateau.errors import PlanError
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import PERSON
 from dplateau.training.run import run_many

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.auditing.canaries import norm_bound
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dplateau.certificate.record import Certificate
 from dplateau.errors import PlanError
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import run as training
 from dplateau.training.checkpoint import Checkpoint

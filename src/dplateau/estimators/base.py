@@ -36,12 +36,12 @@ from dplateau.plan.plan import Plan
 from dplateau.plan.units import PERSON
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.count import count_records
-from dplateau.training.data import Encoded, encode
 from dplateau.training.partitions import lies_elsewhere, refuse_elsewhere
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 from dplateau.training.sandwich import private_sandwich
 from dplateau.training.sources import spool_parquet
+from dplateau.training.targets import Encoded, encode
 
 Array = NDArray[np.float64]
 

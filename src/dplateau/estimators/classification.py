@@ -25,7 +25,7 @@ from dplateau.estimators.evaluation import Question, classification, positions
 from dplateau.estimators.inputs import present
 from dplateau.estimators.scaling import mapped
 from dplateau.plan.losses import Logistic, Loss, SmoothedHinge, Softmax
-from dplateau.training.data import Encoded, which_exist
+from dplateau.training.targets import Encoded, which_exist
 
 _PIECE = 1 << 22  # targets that are looked at together
 

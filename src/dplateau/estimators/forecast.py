@@ -7,7 +7,7 @@ import math
 from scipy.optimize import brentq
 
 from dplateau.errors import PlanError
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 
 VIEW = 0.1  # of what there is to learn: forecast noise that a long view puts up with

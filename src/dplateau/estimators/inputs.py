@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dplateau.certificate.wording import short, unfit
 from dplateau.errors import DataError, PlanError
-from dplateau.training.data import which_exist
 from dplateau.training.partitions import refuse_elsewhere
+from dplateau.training.targets import which_exist
 
 _ENCODE = "Encode other columns by public facts first (PublicTableEncoder)."
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dplateau.estimators.effort import Pace
 from dplateau.plan.batches import FullBatch
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import schedule
 from dplateau.training.run import release

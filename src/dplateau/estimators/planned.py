@@ -26,7 +26,7 @@ from dplateau.estimators.scaling import KINDS as KINDS_OF_SCALING
 from dplateau.estimators.scaling import as_bounds, bought_look, row_norm
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch, relation_name
 from dplateau.plan.domains import L2Ball
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.stopping import seconds
 

@@ -47,7 +47,7 @@ from dplateau.estimators.forecast import best_travel, excess, predicted_excess, 
 from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, relation_name
 from dplateau.plan.checks import largest_step
 from dplateau.plan.domains import Domain, Everywhere
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import Schedule, schedule
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from dplateau.certificate.verify import Check
 from dplateau.errors import DataError, PlanError
-from dplateau.ledger import budget
-from dplateau.ledger.budget import REFUNDED, Account, Charge, Decision, Pool
+from dplateau.ledger.budget import ADAPTIVE, REFUNDED, Account, Charge, Decision, Pool
 from dplateau.ledger.chain import Link, breaks
 from dplateau.ledger.mechanisms import mechanism_from_dict
+from dplateau.ledger.replay import applied, opened
 
 _TOLERANCE = 1e-5  # two machines may differ in the last digits of a numerical composition
 
@@ -52,16 +52,16 @@ def _event(link: Link, accounts: dict[str, Account], *, prices: bool) -> Iterato
     if body["event"] == "init":
         if name in accounts:
             yield f"event {link.sequence} opens {name!r} a second time"
-        accounts[name] = budget.opened(body)
+        accounts[name] = opened(body)
         return
     before = accounts[name]
-    accounts[name] = budget.applied(before, body)
+    accounts[name] = applied(before, body)
     if body["event"] == "refund":
         return
     charge = Charge(*body["charge"])
     number = body["entry"] if body["entry"] in before.entries else None
     inside = body.get("pool") is None and charge.kind == before.pool.shape
-    if before.plans == budget.ADAPTIVE and inside and not before.fits(charge, number):
+    if before.plans == ADAPTIVE and inside and not before.fits(charge, number):
         yield f"event {link.sequence} spends more than was left"
     if prices:
         yield from _price(link.sequence, before, body, number)

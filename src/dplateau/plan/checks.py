@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dplateau.errors import PlanError
 from dplateau.plan.batches import Batches
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.schedules import Constant, Schedule
 
 if TYPE_CHECKING:

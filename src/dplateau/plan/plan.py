@@ -26,7 +26,7 @@ from dplateau.plan.batches import Batches
 from dplateau.plan.checks import EXPANSION, ROUNDING
 from dplateau.plan.domains import Domain, Everywhere
 from dplateau.plan.hits import HitLaw
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.parts import Part
 from dplateau.plan.schedules import Constant, Schedule, ScheduleLike, schedule
 from dplateau.plan.units import RECORD, UNITS

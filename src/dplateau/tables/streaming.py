@@ -20,7 +20,6 @@ from dplateau.tables.columns import Column, Number
 from dplateau.tables.encoding import PublicTableEncoder
 from dplateau.tables.reading import checked_files, read_table, whole_bytes
 from dplateau.tables.table_files import TableFile
-from dplateau.training.data import Encoded
 from dplateau.training.progress import Report, passing
 from dplateau.training.scratch import (
     ScratchArray,
@@ -29,6 +28,7 @@ from dplateau.training.scratch import (
     memory_left,
     scratch_directory,
 )
+from dplateau.training.targets import Encoded
 
 _SHARE = 0.6  # of the memory left that a table held whole may take
 _MOST_ENTRIES = (1 << 31) - 1  # of a CSR matrix with short indices
@@ -78,7 +78,7 @@ class TableStream:
         column : Column
             The target's.
         encode : callable
-            A batch's targets as the loss takes them: see `dplateau.training.data.encode`.
+            A batch's targets as the loss takes them: see `dplateau.training.targets.encode`.
         """
         width = len(encoder.get_feature_names_out())
         rows = sum(file.about_rows() for file in self.files)

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from dplateau.errors import ClusterError, DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.data import check_shape
 from dplateau.training.partitions import NOTHING, Loader, Partitions

@@ -20,7 +20,7 @@ from dplateau.accounting.rounding import BLOCK, most_in_batch, rounding_share
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.checks import refuse_clipped_softmax
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.partitions import refuse_elsewhere
 from dplateau.training.persons import NO_POINTERS, by_person, check_unit, row_weights
@@ -32,11 +32,11 @@ from dplateau.training.sources import (
     release_pages,
     spool_parquet,
 )
+from dplateau.training.targets import NO_LABEL, Encoded, as_targets, read_only
 
 _SCAN_BYTES = 1 << 24
 MOST_KEPT = 1 << 23  # records up to which a factor, a norm and a float target of each are kept
 RESIDENT_BYTES = 1 << 29  # how much of a memory map may be resident at once
-_NO_LABEL = -128  # the target of a record that has none, where targets are positions of labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Records:
     @property
     def silent(self) -> float:
         """The target of a record that has none."""
-        return _NO_LABEL if self.targets.dtype == np.int8 else math.nan
+        return NO_LABEL if self.targets.dtype == np.int8 else math.nan
 
     def bounds(self, block: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The factors of a block of rows, and their norms where gradients are clipped."""
@@ -111,25 +111,6 @@ class Records:
     def weight_shape(self) -> tuple[int, ...]:
         """Shape of the weights that are trained on these records."""
         return weight_shape(self.loss, self.features)
-
-
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """Targets that are encoded already, by `encode`, and lie in scratch space.
-
-    Attributes
-    ----------
-    values : ndarray
-        One per record.
-    scratch : Path
-        The directory where more of the table may be put.
-    """
-
-    values: NDArray[Any]
-    scratch: Path
-
-    def __len__(self) -> int:
-        return len(self.values)
 
 
 def norm_bound(plan: Plan, loss: Loss) -> float:
@@ -203,7 +184,7 @@ def load(
     found = Records(
         rows=rows,
         features=features,
-        targets=_as_targets(loss, y, records, late),
+        targets=as_targets(loss, y, records, late),
         scale=np.empty(0 if late else records),
         norms=np.empty(0 if late or loss.clip is None else records),
         within=_shrunk(bound, loss.intercept, margin),
@@ -348,14 +329,8 @@ def _as_csr(X: Any) -> Any:
 def _as_rows(matrix: Any) -> Any:
     """Read-only arrays, so that the kernels are compiled once for writable and other data."""
     if scipy.sparse.issparse(matrix):
-        return tuple(_read_only(part) for part in (matrix.data, matrix.indices, matrix.indptr))
-    return _read_only(matrix)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
+        return tuple(read_only(part) for part in (matrix.data, matrix.indices, matrix.indptr))
+    return read_only(matrix)
 
 
 def check_shape(plan: Plan, loss: Loss, records: int, features: int) -> None:
@@ -380,69 +355,3 @@ def check_shape(plan: Plan, loss: Loss, records: int, features: int) -> None:
             f"the plan's dimension is {plan.dimension}; {features} features make {weights} weights "
             f"with {type(loss).__name__}(intercept={loss.intercept:g}). Set dimension={weights}."
         )
-
-
-def _as_targets(loss: Loss, y: Any, records: int, late: bool) -> NDArray[Any]:
-    """Encoded targets, not finite where a record has none; encoded in pieces to spare memory.
-
-    Those of many records (``late``) are a byte each where they are labels, else left as they are.
-    """
-    if isinstance(y, Encoded):
-        values = y.values
-        if not late and values.dtype == np.int8:
-            values = np.where(values == _NO_LABEL, math.nan, values)
-        return _read_only(values)
-    y = np.asarray(y)
-    if y.ndim != 1 or len(y) != records:
-        # How many there are of either is not said: the number of records may be private.
-        raise DataError("y must be flat, with one entry per row of X. Compare len(y) and len(X).")
-    if not loss.labels:
-        y = _as_numbers(loss, y)
-        if late and type(loss).encode_targets is Loss.encode_targets and y.dtype.itemsize <= 8:
-            return _read_only(y.astype(np.float32) if y.dtype.itemsize < 4 else y)
-    targets = np.empty(records, _kept_as(loss) if late else np.float64)
-    for lower in range(0, records, 1 << 20):
-        piece = y[lower : lower + (1 << 20)]
-        targets[lower : lower + len(piece)] = encode(loss, piece, targets.dtype)
-    return _read_only(targets)
-
-
-def _kept_as(loss: Loss) -> Any:
-    return np.int8 if 0 < len(loss.labels) < -_NO_LABEL else np.float64
-
-
-def encode(loss: Loss, y: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
-    """Targets as the loss takes them, and as many records keep them: labels in a byte.
-
-    Examples
-    --------
-    >>> from dplateau import Logistic
-    >>> encode(Logistic(), np.array([0.0, 1.0, np.nan])).tolist()
-    [-1, 1, -128]
-    """
-    dtype = np.dtype(_kept_as(loss) if dtype is None else dtype)
-    present = which_exist(y)
-    found = np.full(len(y), _NO_LABEL if dtype == np.int8 else math.nan, dtype)
-    found[present] = loss.encode_targets(y[present])
-    return found
-
-
-def _as_numbers(loss: Loss, y: NDArray[Any]) -> NDArray[Any]:
-    if y.dtype.kind in "fiub":
-        return y
-    try:
-        return y.astype(np.float64)
-    except (TypeError, ValueError):  # whose words would quote a record
-        raise DataError(
-            f"{type(loss).__name__} needs numbers as targets; found dtype {y.dtype}."
-        ) from None
-
-
-def which_exist(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which targets exist: finite, and no None, NaN or NA."""
-    if y.dtype.kind == "f":
-        return np.asarray(np.isfinite(y))
-    if y.dtype.kind == "O":
-        equal = [value is not None and value == value for value in y]
-        return np.array([isinstance(found, (bool, np.bool_)) and found for found in equal], bool)
-    return np.ones(len(y), dtype=bool)

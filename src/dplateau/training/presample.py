@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.errors import DataError, PlanError
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import data, noise
 from dplateau.training.data import RESIDENT_BYTES, Records

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dplateau._validate import whole
 from dplateau.errors import PlanError
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.checkpoint import Checkpoint, ResumeFile, resume_file

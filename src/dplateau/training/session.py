@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.errors import PlanError
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import PERSON
 from dplateau.training import data, engine, noise

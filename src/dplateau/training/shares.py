@@ -16,7 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dplateau.errors import DataError, PlanError
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import data, engine
 from dplateau.training.partitions import Loader

@@ -126,10 +126,8 @@ class NativeEngine:
             if self._in_halves:
                 self._advance_in_halves(step, etas, sigmas, streams, model)
             else:
-                kernels.advance(
-                    self.problem, self.motion, step, etas, sigmas, _parts_of(streams), self.marked,
-                    self.outputs, model,
-                )  # fmt: skip
+                stretch = kernels.Stretch(step, etas, sigmas, *_parts_of(streams), self.marked)
+                kernels.advance(self.problem, self.motion, stretch, self.outputs, model)
             (weights,) = unpacked(model[None], weights.shape)
         self.team.rest()
         return weights
@@ -140,7 +138,8 @@ class NativeEngine:
         """The same steps in one compiled loop, by one thread or by two that share it."""
         assert self.motion is not None
         apart = self.motion.batches != sampling.CONTIGUOUS
-        room, sources = self.motion.size if apart else 0, _parts_of(streams)
+        room = self.motion.size if apart else 0
+        stretch = kernels.Stretch(step, etas, sigmas, *_parts_of(streams), self.marked)
         shared = (
             np.zeros(1, np.int64),
             np.empty((2, room), np.int64),
@@ -151,10 +150,7 @@ class NativeEngine:
 
         def take(member: int) -> None:
             try:
-                kernels.advance_in_halves(
-                    self.problem, self.motion, step, etas, sigmas, sources, self.marked, model,
-                    shared, member,
-                )  # fmt: skip
+                kernels.advance_in_halves(self.problem, self.motion, stretch, model, shared, member)
             except BaseException:
                 dismiss(shared[0])
                 raise
@@ -192,7 +188,8 @@ class NativeEngine:
         stacked = packed(models)
         count, outputs, entries = stacked.shape
         marked = np.zeros_like(self.marked)
-        together, take, sources = count, kernels.advance, _parts_of(streams)
+        stretch = kernels.Stretch(step, etas, sigmas, *_parts_of(streams), marked)
+        together, take = count, kernels.advance
         if self.team.scattered:
             # Side by side a batch is one block.
             side = _SIDE_BY_SIDE // (self.motion.size + TILE)
@@ -200,7 +197,7 @@ class NativeEngine:
             take = kernels.advance if together == 1 else kernels.advance_apart
         for first in range(0, count, together):
             group = stacked[first : first + together].reshape(-1, entries)
-            take(self.problem, self.motion, step, etas, sigmas, sources, marked, outputs, group)
+            take(self.problem, self.motion, stretch, outputs, group)
         return unpacked(stacked, models.shape[1:])
 
     def _alone(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dplateau.plan.losses import Loss
+from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.plan.subsets import size_law
 from dplateau.training.native import projections, sampling, slopes

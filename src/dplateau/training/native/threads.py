@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dplateau.plan.plan import Plan
 from dplateau.training.data import RESIDENT_BYTES, Records
-from dplateau.training.native import kernels, sampling
+from dplateau.training.native import gradients, sampling
 from dplateau.training.native.motion import loss_code
 from dplateau.training.native.vectors import TILE
 from dplateau.training.persons import rows_of
@@ -104,7 +104,7 @@ class NativeTeam:
         cuts = np.linspace(start, stop, len(out) + 1).astype(int)
 
         def part(k: int) -> None:
-            kernels.batch_gradient(
+            gradients.batch_gradient(
                 self.problem, model, rows, int(cuts[k]), int(cuts[k + 1]), out[k]
             )
 
@@ -125,13 +125,13 @@ def unpacked(models: Array, shape: tuple[int, ...]) -> Array:
     return np.ascontiguousarray(models.swapaxes(1, 2)).reshape(-1, *shape)
 
 
-def problem_of(records: Records) -> kernels.Problem:
+def problem_of(records: Records) -> gradients.Problem:
     """The records as the kernels read them."""
     code = loss_code(records.loss)
     assert code is not None
     block = _block(records)
     scattered = not isinstance(records.rows, tuple) and not records.rows.flags.c_contiguous
-    return kernels.Problem(
+    return gradients.Problem(
         rows=records.rows,
         features=records.features,
         targets=records.targets,
