@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import io
 import json
 import math
 import re
@@ -21,33 +20,27 @@ from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dplateau import _disk as disk
 from dplateau._json import number
-from dplateau.auditing.imported import read_audit
 from dplateau.auditing.result import VIOLATED, AuditResult
-from dplateau.certificate import evaluation, sign, wording
+from dplateau.certificate import evaluation, wording
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.evaluation import Evaluation, read_evaluations
-from dplateau.certificate.files import CERTIFICATE, MODEL, REPORT, check_file, write_file
-from dplateau.certificate.model_file import LARGEST, read_document
+from dplateau.certificate.files import MODEL, REPORT, write_file
+from dplateau.certificate.model_file import read_document
 from dplateau.certificate.record import Certificate, Check, Counting
 from dplateau.certificate.sign import Voucher
 from dplateau.certificate.verify import Verification
-from dplateau.errors import CertificateError, DataError
+from dplateau.errors import CertificateError
 from dplateau.estimators.intervals import Intervals
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import RECORD, in_units
 from dplateau.report import declared
 from dplateau.report.figures.still import page_parts
+from dplateau.report.files import audit_of, certificate_path, check_target, read_model, voucher_of
 from dplateau.report.pictures import Drawn, Picture, hidden_state, tradeoff_picture
 from dplateau.tables.table_model import TableModel
 
 _FIT = "Fit for release"
-_LARGEST_PAGE = 50_000_000  # bytes
-_LARGEST_AUDIT = 16_000_000
 _FACTS = ("feature norm", "classes", "number of records", "domain")
 _SIGNATURES = (
     "No hyper-parameter was tuned on these records, or that tuning was accounted for as well.",
@@ -137,7 +130,7 @@ def make_report(
     source = certificate_path(directory)
     certificate = Certificate.read(source)
     target = Path(out) if out is not None else source.with_name(REPORT)
-    _check_target(target)
+    check_target(target)
     model = source.with_name(MODEL)
     found = certificate.verify(
         read_model(model) if model.is_file() else None, time_limit=time_limit
@@ -145,7 +138,7 @@ def make_report(
     voucher = voucher_of(certificate, source, public_key)
     if voucher.check is not None and not voucher.check.passed:
         raise CertificateError(f"this certificate does not hold: {voucher.check.found}.")
-    attacked = None if audit is None else _audit_of(certificate, Path(audit))
+    attacked = None if audit is None else audit_of(certificate, Path(audit))
     document = read_document(model) if model.is_file() else None
     page = render(
         found,
@@ -158,63 +151,6 @@ def make_report(
         evaluations=read_evaluations(source.parent, certificate.to_dict()["model"]["sha256"]),
     )
     return Report(write_file(target, page, force=True), found, voucher)
-
-
-def _check_target(target: Path) -> None:
-    """A report replaces a page, and nothing else."""
-    check_file(target, force=True)
-    try:
-        start = disk.read_bytes(target, _LARGEST_PAGE)[:100]
-    except FileNotFoundError:
-        return
-    except OSError as trouble:
-        raise DataError(f"cannot replace {str(target)!r}: {disk.reason(trouble)}.") from None
-    if start and not start.lstrip().lower().startswith(b"<!doctype"):
-        raise DataError(f"{str(target)!r} exists and is no report. Choose another name.")
-
-
-def certificate_path(path: str | Path) -> Path:
-    """The certificate meant by a path: the file itself, or the one in a model's directory."""
-    path = Path(path)
-    return path / CERTIFICATE if path.is_dir() else path
-
-
-def voucher_of(certificate: Certificate, path: Path, public_key: str | Path | None) -> Voucher:
-    """Who vouches for the certificate in a file, by the signature beside it."""
-    trusted = [] if public_key is None else sign.public_keys(public_key)
-    return sign.voucher(certificate, sign.signature_path(path), trusted)
-
-
-def read_model(path: str | Path) -> NDArray[np.float64] | dict[str, Any]:
-    """What a certificate can be held against: a saved array, or the whole of a model file."""
-    path = Path(path)
-    if path.suffix != ".npy":
-        return read_document(path)
-    try:
-        content = io.BytesIO(disk.read_bytes(path, LARGEST))
-        return np.asarray(np.load(content, allow_pickle=False), dtype=np.float64)
-    except (OSError, ValueError, TypeError, SyntaxError, ArithmeticError, MemoryError, EOFError):
-        raise DataError(
-            f"no model weights can be read from {str(path)!r}. Name the directory that "
-            "`dplateau train --out` wrote, its model.json, or a .npy file."
-        ) from None
-
-
-def _audit_of(certificate: Certificate, path: Path) -> AuditResult:
-    try:
-        text = disk.read_bytes(path, _LARGEST_AUDIT).decode()
-    except (OSError, UnicodeDecodeError) as trouble:
-        raise DataError(
-            f"cannot read an audit from {str(path)!r}: {disk.reason(trouble)}."
-        ) from None
-    found = read_audit(text, path.name)
-    ours, theirs = certificate.plan.fingerprint(), found.plan.fingerprint()
-    if theirs != ours:
-        raise DataError(
-            f"{path.name} is an audit of another plan: {theirs[:16]}, and this model's is "
-            f"{ours[:16]}. Audit this one: dplateau audit DIR --out FILE."
-        )
-    return found
 
 
 def render(
