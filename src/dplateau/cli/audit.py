@@ -122,7 +122,7 @@ def _read(source: Path, iterations: str | None) -> tuple[Plan, dict[str, Any]]:
 def _stored(source: Path) -> dict[str, Any]:
     """The JSON object of a plan or certificate."""
     from dplateau.certificate.record import LARGEST
-    from dplateau.report.files import certificate_path
+    from dplateau.report.surrounding import certificate_path
 
     path = certificate_path(source)
     way_out = (

@@ -300,7 +300,7 @@ def _print_account(account: Account) -> None:
 
 def _read_certificate(path: Path) -> Any:
     from dplateau.certificate.record import Certificate
-    from dplateau.report.files import certificate_path
+    from dplateau.report.surrounding import certificate_path
 
     return Certificate.read(certificate_path(path))
 

@@ -96,7 +96,7 @@ def verify(
     """
     from dplateau.certificate.files import MODEL
     from dplateau.certificate.record import Certificate
-    from dplateau.report.files import certificate_path, read_model, voucher_of
+    from dplateau.report.surrounding import certificate_path, read_model, voucher_of
 
     path = certificate_path(certificate)
     found = Certificate.read(path)
@@ -224,7 +224,7 @@ def sign(
     from dplateau.certificate.files import MODEL, write_file
     from dplateau.certificate.record import Certificate
     from dplateau.errors import CertificateError
-    from dplateau.report.files import certificate_path, read_model
+    from dplateau.report.surrounding import certificate_path, read_model
 
     path = certificate_path(directory)
     certificate = Certificate.read(path)

@@ -55,7 +55,7 @@ def _released(path: Path) -> Opened:
     """What a certificate says, computed again; one that does not hold is refused."""
     from dplateau.certificate.files import MODEL
     from dplateau.certificate.record import Certificate
-    from dplateau.report.files import certificate_path, read_model
+    from dplateau.report.surrounding import certificate_path, read_model
 
     source = certificate_path(path)
     certificate = Certificate.read(source)

@@ -36,8 +36,14 @@ from dplateau.plan.plan import Plan
 from dplateau.plan.units import RECORD, in_units
 from dplateau.report import declared
 from dplateau.report.figures.still import page_parts
-from dplateau.report.files import audit_of, certificate_path, check_target, read_model, voucher_of
 from dplateau.report.pictures import Drawn, Picture, hidden_state, tradeoff_picture
+from dplateau.report.surrounding import (
+    audit_of,
+    certificate_path,
+    check_target,
+    read_model,
+    voucher_of,
+)
 from dplateau.tables.table_model import TableModel
 
 _FIT = "Fit for release"
@@ -406,10 +412,7 @@ def _escape(text: str) -> str:
 
 __all__ = [
     "Report",
-    "certificate_path",
     "make_report",
-    "read_model",
     "render",
-    "voucher_of",
     "write_report",
 ]

@@ -18,21 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau import estimators
-from dplateau.accounting.prepared import Spread
-from dplateau.certificate.bought import Bought
 from dplateau.certificate.evaluation import Evaluation
 from dplateau.certificate.files import CERTIFICATE, MODEL, Place, reserved
 from dplateau.certificate.model_file import FORMAT, read_document
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
 from dplateau.estimators.intervals import INTERCEPT, Intervals
-from dplateau.estimators.scaling import bought_mu
-from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
-from dplateau.tables import MODELS
-from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
-from dplateau.tables.encoding import PublicTableEncoder, columns_of, columns_used, load_schema
+from dplateau.tables.columns import column_from_dict
+from dplateau.tables.encoding import PublicTableEncoder, columns_of, load_schema
 from dplateau.tables.people import owners, without
-from dplateau.tables.scaling import rescaled, scaled_columns, usual_norm, whitened_features
+from dplateau.tables.preparing import (
+    estimator_for,
+    refuse_streamed,
+    scaled,
+    split,
+    unscaled,
+    whitenable,
+)
+from dplateau.tables.scaling import scaled_columns, whitened_features
 from dplateau.tables.scattered import TableElsewhere
 from dplateau.tables.streaming import TableStream
 from dplateau.training.sandwich import Sandwich
@@ -118,19 +121,19 @@ class TableModel:
         if isinstance(table, TableElsewhere):
             table.refuse(scaling, search, person)
         if person is not None or reservation is not None or checkpoint is not None:
-            scaling = _unscaled(scaling, search, person)
+            scaling = unscaled(scaling, search, person)
         if scaling == "whiten":
-            rows = _whitenable(table, rows)
-        facts, bought, clipped, axes = _scaled(facts, table, target, scaling, search, options)
-        encoder, column = _split(facts, target, rows)
+            rows = whitenable(table, rows)
+        facts, bought, clipped, axes = scaled(facts, table, target, scaling, search, options)
+        encoder, column = split(facts, target, rows)
         budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
-        estimator = _estimator_for(column, model, data_norm=encoder.data_norm * clipped, **options)
+        estimator = estimator_for(column, model, data_norm=encoder.data_norm * clipped, **options)
         estimator._bought, estimator._longest = bought, encoder.data_norm
         if axes is not None:
             estimator._mapping = whitened_features(encoder, scaled_columns(facts, target), *axes)  # type: ignore[misc]
         targets: Any
         if isinstance(table, TableStream):
-            _refuse_streamed(person, search)
+            refuse_streamed(person, search)
             features, targets = table.encoded(encoder, column, estimator._encoded)
         elif isinstance(table, TableElsewhere):
             features, targets = table.partitions(encoder, column), None
@@ -321,136 +324,6 @@ class TableModel:
         model.certificate_, model.plan_ = certificate, certificate.plan
         model.n_iter_ = int(certificate.plan.iterations)
         return cls(model, encoder, stored["target"], stored.get("name", ""), stored.get("date", ""))
-
-
-def _unscaled(scaling: str, search: Any, person: str | None) -> str:
-    """Bounds are bought by row, and a ledger hears of one plan: such trainings buy none."""
-    if scaling in ("standard", "whiten") or (search is not None and person is not None):
-        raise PlanError(
-            "private scaling and searches count rows, and are priced apart from the plan: they do "
-            "not go with a person's column, nor scaling with a ledger. Use scaling='public' "
-            "(--scaling public) and settings that are public."
-        )
-    return "public"
-
-
-def _scaled(
-    schema: dict[str, Any],
-    table: Any,
-    target: str,
-    scaling: str,
-    search: Any,
-    options: Mapping[str, Any],
-) -> tuple[dict[str, Any], Bought, float, tuple[NDArray[np.float64], NDArray[np.float64]] | None]:
-    """The schema with bounds bought for its numbers, what they cost, and the usual row length.
-
-    Where numbers are whitened, their centre and matrix too.
-    """
-    if isinstance(table, TableElsewhere):
-        return schema, Bought(), 1.0, None
-    relation = options.get("neighboring_relation", REPLACE_ONE)
-    columns = scaled_columns(schema, target) if target in schema["columns"] else []
-    if isinstance(table, TableStream):
-        many = bought_mu(scaling, len(columns), 1 << 60, relation, options.get("epsilon"),
-                         options["delta"]) if search is None else 0.0  # fmt: skip
-        cells = table.numbers(columns) if many > 0 else {}
-    else:
-        cells = columns_of(table)
-    public = relation != ADD_OR_REMOVE_ONE
-    rows = len(cells[columns[0].name]) if columns and columns[0].name in cells and public else None
-    records = options.get("records") or rows or 0
-    mu = bought_mu(
-        scaling, len(columns), records, relation, options.get("epsilon"), options["delta"]
-    )
-    if mu == 0 or any(each.name not in cells for each in columns):
-        return schema, Bought(), 1.0, None
-    look = Spread(mu, relation, whiten=scaling == "whiten")
-    narrowed, axes = rescaled(schema, columns, cells, look, options.get("random_state"))
-    used = [name for name in columns_used(schema) if name != target]
-    clipped = usual_norm(len(used), len(columns))
-    return narrowed, Bought(scaling=look, columns=len(columns)), clipped, axes
-
-
-def _whitenable(table: Any, rows: str) -> str:
-    """How rows are scaled before numbers are whitened; refused where a map cannot follow."""
-    if rows == "unit":
-        raise PlanError(
-            "scaling='whiten' is a fixed linear map, and rows='unit' scales each row by itself. "
-            "Leave rows out, or use scaling='standard'."
-        )
-    if isinstance(table, (TableStream, TableElsewhere)):
-        raise PlanError(
-            "scaling='whiten' maps features in memory, and this table is not read into it. Use "
-            "scaling='standard' (--scaling standard)."
-        )
-    return "bound"
-
-
-def _refuse_streamed(person: str | None, search: Any) -> None:
-    """What holds all rows in memory does not go with a table that may not fit there."""
-    if person is not None:
-        raise DataError(
-            "--person brings the rows of each person together in memory, and this table is trained "
-            "from scratch space. Use a machine with more memory, without --scratch. Nothing is "
-            "released."
-        )
-    if search is not None:
-        raise DataError(
-            "a search trains on the whole table in memory, and this one is trained from scratch "
-            "space. Leave --search out, or use a machine with more memory, without --scratch. "
-            "Nothing is released."
-        )
-
-
-def _split(schema: dict[str, Any], target: str, rows: str) -> tuple[PublicTableEncoder, Column]:
-    """The encoder of all other columns, and the target's column."""
-    columns = dict(schema["columns"])
-    if target not in columns:
-        raise PlanError(
-            f"the target {target!r} is not in the schema, whose columns are "
-            f"{', '.join(map(repr, columns))}. Describe it there: its categories or bounds."
-        )
-    facts = columns.pop(target)
-    if isinstance(facts, Mapping) and facts.get("type") == "ignore":
-        raise PlanError(
-            f"the target {target!r} is marked 'ignore' in the schema. Describe it there: a "
-            "category with its categories, a boolean, or a number with its bounds."
-        )
-    column = column_from_dict(target, facts)
-    return PublicTableEncoder({"columns": columns}, rows=rows).fit(), column
-
-
-def _estimator_for(column: Column, model: str | None, **options: Any) -> PrivateLinearModel:
-    """The estimator that predicts such a column, with the facts that the schema states."""
-    if isinstance(column, Category):
-        options["classes"] = list(column.categories)
-    elif isinstance(column, Boolean):
-        options["classes"] = ["false", "true"]
-    elif isinstance(column, Number):
-        options["target_bounds"] = list(column.bounds)
-    else:
-        column.targets([])  # refuses, saying what can be predicted
-    if model is None:
-        model = "logistic" if "classes" in options else "linear"
-    if model not in MODELS:
-        raise PlanError(f"model must be one of {', '.join(MODELS)}; found {model!r}.")
-    kind = getattr(estimators, MODELS[model])
-    if ("classes" in options) != ("classes" in kind.__dataclass_fields__):
-        fitting = [
-            name
-            for name, of in MODELS.items()
-            if not (options.keys() & {"classes", "target_bounds"})
-            - getattr(estimators, of).__dataclass_fields__.keys()
-        ]
-        raise PlanError(
-            f"model {model!r} does not go with the target {column.name!r}, a {column.kind}. "
-            f"Choose {' or '.join(map(repr, fitting))}, or another target."
-        )
-    unknown = sorted(options.keys() - kind.__dataclass_fields__.keys())
-    if unknown:
-        raise PlanError(f"model {model!r} knows no {unknown[0]!r}. Leave it out.")
-    made: PrivateLinearModel = kind(**options)
-    return made
 
 
 def load_model(directory: str | Path) -> TableModel:
