@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ import dplateau as dp
 from dplateau.training import data, laying, noise, presample
 from dplateau.training.laying import Laying, Unnamed
 from dplateau.training.loop import Draws
+from dplateau.training.plain import PlainTeam
+from dplateau.training.run import release
 from dplateau.training.scratch import ScratchArray
 from dplateau.training.session import Session
 
@@ -183,8 +186,6 @@ def test_a_kept_layout_is_private_and_taken_up_once_more_by_a_run_that_was_kille
         assert not home.exists()  # gone before anything can be seen
         raise RuntimeError
 
-    from dplateau.training.run import release
-
     with pytest.raises(RuntimeError):
         release(plan, plan.loss, again, issue=fails)
     with pytest.raises(dp.DataError, match="have served a run"):
@@ -200,6 +201,47 @@ def test_a_kept_layout_is_private_and_taken_up_once_more_by_a_run_that_was_kille
     assert not home.exists()
     with pytest.raises(dp.PlanError, match="random_state"):
         dp.presample(plan, (X, y), where=home, random_state=1)
+
+
+def test_a_directory_of_other_files_is_not_taken_for_a_layout(tmp_path, state):
+    X, y = problem()
+    plan, home = plan_for(dp.Poisson(40)), tmp_path / "mine"
+    home.mkdir(mode=0o700)
+    (home / "results.json").write_text("{}")
+    with dp.presample(plan, (X, y), where=home):
+        pass
+    assert [p.name for p in home.iterdir()] == ["results.json"]
+
+
+def test_another_part_of_the_same_file_is_another_table(tmp_path, state):
+    X, y = problem()
+    np.concatenate([X, X]).tofile(tmp_path / "X")
+    whole = np.memmap(tmp_path / "X", dtype=X.dtype, mode="r", shape=(2 * N, X.shape[1]))
+    plan, home = plan_for(dp.Poisson(40)), tmp_path / "kept"
+    dp.presample(plan, (whole[:N], y), where=home)
+    dp.presample(plan, (whole[:N], y), where=home)
+    with pytest.raises(dp.DataError, match="table has changed"):
+        dp.presample(plan, (whole[N:], y), where=home)
+
+
+def test_a_time_budget_does_not_see_the_batches_that_were_laid_out(monkeypatch):
+    X, y = problem()
+    plan, seen = plan_for(dp.Poisson(40), iterations=3000), []
+    sums = PlainTeam.sum
+    monkeypatch.setattr(
+        PlainTeam, "sum", lambda team, w, rows: seen.append(rows) or sums(team, w, rows)
+    )
+    laid = dp.presample(plan, (X, y))
+    cuts = laid._engine._engine._draws.cuts
+    own = {(int(a), int(b)) for a, b in itertools.pairwise(cuts)}
+    outcome = release(plan, plan.loss, laid, time_budget=20.0)
+    asked = [(rows.start, rows.stop) for rows in seen]
+    rehearsed = asked[: -outcome.iterations_run]
+    assert len(rehearsed) > 10
+    assert {b - a for a, b in rehearsed} == {40}  # the plan's size, whatever theirs are
+    assert set(asked[-outcome.iterations_run :]) <= own
+    with pytest.raises(dp.PlanError, match="stop_at would tell"):
+        release(plan, plan.loss, dp.presample(plan, (X, y)), stop_at=datetime.now(UTC))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process to kill")

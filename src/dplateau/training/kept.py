@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -27,11 +28,11 @@ from dplateau import _disk as disk
 from dplateau.errors import DataError
 from dplateau.training import once
 from dplateau.training.scratch import ScratchArray
-from dplateau.training.sources import mapped_file, release_pages
+from dplateau.training.sources import mapped_file, mapped_offset, release_pages
 
 MARK = "dplateau batches, PRIVATE: records of an unreleased run; do not publish"
 _MANIFEST = "layout.json"
-_ENDINGS = (".batches", ".json", ".dplateau")  # of our files' names, the last while they are made
+_OURS = re.compile(rf"[^.]*\.batches|layout\.json|\.layout\.json\.{disk.TOKEN}")  # every name in it
 _LARGEST = 1 << 26  # no manifest is larger
 _BLOCK = 1 << 24
 
@@ -72,8 +73,8 @@ class KeptLayout:
         """Whether a layout may be kept there: no such directory yet, or one that we made."""
         if not path.is_dir():
             return True
-        names = [each.suffix for each in path.iterdir()]
-        return bool(names) and all(name in _ENDINGS for name in names)
+        names = [each.name for each in path.iterdir()]
+        return bool(names) and all(_OURS.fullmatch(name) for name in names)
 
     @property
     def key(self) -> int:
@@ -170,7 +171,8 @@ def _identity(columns: Sequence[NDArray[Any]], key: bytes) -> str:
         file = mapped_file(column)
         if file is not None:
             facts = os.stat(file)
-            digest.update(f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns};".encode())
+            digest.update(f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns} ".encode())
+            digest.update(f"{mapped_offset(column)} {column.strides};".encode())
             continue
         rows = max(_BLOCK // max(column[:1].nbytes, 1), 1)
         for lower in range(0, len(column), rows):

@@ -55,6 +55,22 @@ class LaidSteps:
             yield slice(int(self.cuts[k]), int(self.cuts[k + 1]))
 
 
+class EvenSteps:
+    """Batches for a rehearsal: slices of a layout, all of the plan's size, over and over.
+
+    They take as long as the batches do, and how long they take tells nothing of those.
+    """
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.rows, self.size = rows, min(size, rows)
+
+    def from_step(self, step: int, stream: np.random.Generator) -> Iterator[Rows]:
+        """One slice after the other, from the layout's first row on whenever it ends."""
+        for k in itertools.count():
+            start = k * self.size % (self.rows - self.size + 1)
+            yield slice(start, start + self.size)
+
+
 class LaidOutEngine:
     """Runs a plan on batches that are laid out ahead of the steps, some steps at a time.
 
@@ -87,10 +103,11 @@ class LaidOutEngine:
         self._draws = Draws(plan, len(records))
         self._first = self._stop = 0
         self._engine: Engine | None = None
+        self._laid: Records | None = None
 
     def lay(self, step: int, stream: np.random.Generator, report: Report = unsaid) -> None:
         """Draw the batches of this step and of those after it, and lay their rows out."""
-        self._engine = None  # lets go of the layout before
+        self._engine = self._laid = None  # lets go of the layout before
         steps = int(min(self._window, self.plan.iterations - step))
         laying = Laying(columns_of(self.records), self._kept or Unnamed(self._directory))
         if not laying.ordered:
@@ -101,13 +118,19 @@ class LaidOutEngine:
                 laying.extend(rows)
             laying.end()
         columns = laying.done(report)
-        laid = with_columns(self.records, columns)
+        laid = self._laid = with_columns(self.records, columns)
         self._first, self._stop = step, step + steps
         self._engine = choose(self.plan, laid, draws=LaidSteps(step, laying.cuts))
 
+    def rehearsing(self) -> Engine:
+        """An engine for steps that are timed only: on the layout, not on its batches."""
+        assert self._laid is not None
+        even = EvenSteps(len(self._laid), int(self.plan.batch_size))
+        return choose(self.plan, self._laid, draws=even)
+
     def let_go(self) -> None:
         """Give the layout up: nothing of it is there when something is released."""
-        self._engine = None
+        self._engine = self._laid = None
         if self._kept is not None:
             self._kept.remove()
 

@@ -132,7 +132,7 @@ def release(
         by a rehearsal on other batches. Ctrl-C on a finite plan also draws a
         `StoppedEarlyWarning`; a second one raises `KeyboardInterrupt`.
     stop_at : datetime, optional
-        Wall-clock end.
+        Wall-clock end. It cannot be combined with batches of random size that are laid out first.
     checkpoint : path or Checkpoint, optional
         Keep a private resume file there; if one exists already, go on from it. It cannot be
         combined with ``random_state``: a resumed run draws fresh noise.
@@ -154,6 +154,8 @@ def release(
     with closing(session), resume_file(checkpoint, executed, session.fingerprint) as keeper:
         _resume(session, keeper)
         (streams,) = noise.training_streams(random_state, 1)
+        if stop_at is not None:
+            session.refuse_wall_clock()
         session.prepare(streams, progress)
         clock = Clock(time_budget, stop_at)
         with (
@@ -282,14 +284,15 @@ def _rehearsed(session: Session, clock: Clock) -> int:
     What they compute is thrown away; only how long they took is kept.
     """
     until = clock.left * (1 - _REHEARSAL)
-    pace = Pace(most=session.engine.most_steps)
+    engine = session.rehearsing()
+    pace = Pace(most=engine.most_steps)
     (streams,) = noise.training_streams(None, 1)
     step, weights, seconds_a_step = session.step, session.weights.copy(), math.inf
     while clock.left > until and step < session.plan.iterations:
         began = time.monotonic()
         steps = int(min(pace.steps(clock.left - until), session.plan.iterations - step))
         scheduled = session.schedule(step, step + steps)
-        weights = session.engine.advance(step, *scheduled, streams, weights)
+        weights = engine.advance(step, *scheduled, streams, weights)
         elapsed = time.monotonic() - began
         pace.record(steps, elapsed)
         step, seconds_a_step = step + steps, elapsed / steps

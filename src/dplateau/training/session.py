@@ -19,6 +19,7 @@ from dplateau.training.loop import Engine, TeamEngine
 from dplateau.training.partitions import lies_elsewhere
 from dplateau.training.presample import LAYING, LaidOutEngine, Presampled, reading
 from dplateau.training.progress import passing
+from dplateau.training.stopping import time_tells_sizes
 
 Array = NDArray[np.float64]
 
@@ -96,6 +97,20 @@ class Session:
         if isinstance(self.engine, LaidOutEngine):
             with passing(progress, LAYING) as report:
                 self.engine.prepare(self.step, streams, report)
+
+    def refuse_wall_clock(self) -> None:
+        """Refuse an end by the wall clock where the time before the first step tells of batches."""
+        if isinstance(self.engine, LaidOutEngine) and time_tells_sizes(self.plan):
+            raise PlanError(
+                "stop_at would tell how long laying out these batches took, and with it how large "
+                "they are. Use time_budget=, which begins when they are laid out."
+            )
+
+    def rehearsing(self) -> Engine:
+        """What steps are timed with before a run: on other batches than its own."""
+        if isinstance(self.engine, LaidOutEngine):
+            return self.engine.rehearsing()
+        return self.engine
 
     def let_go(self) -> None:
         """Give laid-out batches up, before anything is released."""

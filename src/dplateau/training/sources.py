@@ -133,6 +133,14 @@ def mapped_file(array: Any) -> Path | None:
     return None
 
 
+def mapped_offset(array: NDArray[Any]) -> int:
+    """Where in its file an array begins that is mapped from one."""
+    base: Any = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    return int(base.offset + array.ctypes.data - base.ctypes.data)
+
+
 def mapped_bytes(rows: Any) -> int:
     """How much of a matrix (or of a CSR matrix's arrays) lies in memory-mapped files."""
     parts = rows if isinstance(rows, tuple) else (rows,)
