@@ -4,6 +4,7 @@ The quick tests have two workers in this process. The slow ones have processes, 
 and stopped by their ids.
 """
 
+import io
 import json
 import logging
 import time
@@ -133,19 +134,36 @@ def test_a_cut_that_only_the_rows_show_is_refused(client, table):
         make_pipeline(dp.PublicTableEncoder(SCHEMA), model()).fit(far, kept)
 
 
-def test_nothing_private_reaches_the_scheduler_or_a_log(client, table, caplog):
+@pytest.fixture
+def logged():
+    """Every word that Dask's processes log here, at the lowest level."""
+    words = io.StringIO()
+    handler = logging.StreamHandler(words)
+    names = ["distributed", *(n for n in logging.root.manager.loggerDict if "distributed." in n)]
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.DEBUG)
+    logging.getLogger("distributed").addHandler(handler)
+    yield words
+    logging.getLogger("distributed").removeHandler(handler)
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def test_nothing_private_reaches_the_scheduler_or_a_log(client, table, logged):
     far_X, far_y = arrays(table)[2:]
     scheduler = client.cluster.scheduler
-    seen = []
+    seen, iterates = [], []
     sums = dask_workers.ClusterTeam.sum
 
     def spied(team, weights, asks):
+        iterates.extend(weights.tolist())
         seen.extend((str(key), task.nbytes) for key, task in scheduler.tasks.items())
         return sums(team, weights, asks)
 
-    with caplog.at_level(logging.DEBUG), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dask_workers.ClusterTeam, "sum", spied)
-        model().fit(far_X, far_y)
+        model(batches="poisson", batch_size=100).fit(far_X, far_y)
     assert {key.split("-")[0] for key, _ in seen} == {"dplateau"}
     assert max(size for _, size in seen) < 1000  # an empty object's, whatever it holds later
     assert all(not has for has in client.has_what().values())
@@ -154,7 +172,14 @@ def test_nothing_private_reaches_the_scheduler_or_a_log(client, table, caplog):
     while any(worker.state.actors for worker in workers) and time.monotonic() < until:
         time.sleep(0.01)
     assert not any(worker.state.actors for worker in workers)  # rows are forgotten at the end
-    assert "150" not in "".join(record.getMessage() for record in caplog.records)
+    words = logged.getvalue()
+    calls = [line for line in words.splitlines() if "actor_execute" in line]
+    assert len([line for line in calls if "Message" in line]) >= 2 * PLAN["steps"]
+    assert all("<private>" in line for line in calls if "'args'" in line)
+    assert "proxy" not in words  # workers are asked themselves, not through the scheduler
+    assert "array(" not in words
+    private = [*iterates, *far_X[:20].compute().ravel().tolist()]
+    assert not [x for x in private if 1e-3 < abs(x) < 0.9 and f"{x:.5f}" in words]
 
 
 def test_an_open_network_is_warned_of():

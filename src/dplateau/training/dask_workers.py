@@ -7,6 +7,8 @@ scheduler. Names of keys are random.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import secrets
 import socket
@@ -27,27 +29,90 @@ _ANSWER = 20.0  # seconds that the scheduler, or a worker that is to hold rows, 
 _SAFE = ("tls", "wss", "inproc")
 
 
+class Sealed:
+    """Something that Dask carries and cannot show: its logs print the messages that pass."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __repr__(self) -> str:
+        return "<private>"
+
+
+class Post:
+    """What Dask holds of us on a worker: an object of such a class, asked and answering sealed."""
+
+    def __init__(self, kind: type) -> None:
+        self._held = kind()
+
+    def answer(self, sealed: Sealed) -> Sealed:
+        """What a method, the first thing sealed, says to the others."""
+        method, *arguments = sealed.held
+        return Sealed(getattr(self._held, method)(*arguments))
+
+
 @dataclass(frozen=True)
 class _Actor:
-    """An object on a worker; it can be handed to another worker, which then calls it."""
+    """An object on a worker; it can be handed to another worker, which then calls it.
 
-    actor: Any
+    Calls go to the worker itself. (Those of `distributed.Actor` take the way of whichever client is
+    the default one, which leads through the scheduler, and are repeated by themselves when a
+    connection breaks.)
+    """
+
+    key: str
     address: str
+    client: Any = None
     future: Any = None
 
     def __reduce__(self) -> Any:
-        return _Actor, (self.actor, self.address)
+        return _Actor, (self.key, self.address)
 
     @property
     def lost(self) -> bool:
-        return self.actor is None or (self.future is not None and self.future.status != "finished")
+        return self.future is not None and self.future.status != "finished"
 
     def call(self, method: str, *arguments: Any) -> Pending:
-        try:
-            pending: Pending = _Gone() if self.lost else getattr(self.actor, method)(*arguments)
-        except RuntimeError:  # Dask knows already that its worker is lost
+        if self.lost:
             return _Gone()
-        return pending
+        caller, sealed = _worker_here() or self.client, Sealed((method, *arguments))
+        if getattr(caller, "address", None) == self.address:  # a hub and a share on one worker
+            return _Known(caller.state.actors[self.key].answer(sealed).held)
+        ask = self._ask(caller.rpc(self.address), sealed)
+        return _Asked(asyncio.run_coroutine_threadsafe(ask, caller.loop.asyncio_loop))
+
+    async def _ask(self, worker: Any, sealed: Sealed) -> Any:
+        packed = import_module("distributed.protocol").to_serialize(sealed)
+        found = await worker.actor_execute(function="answer", actor=self.key, args=[packed])
+        if found["status"] != "OK":
+            raise OSError("the worker did not answer")
+        return found["result"].held
+
+
+def _worker_here() -> Any:
+    """The worker in whose actor this is called; None in the driver."""
+    state = import_module("distributed.worker").thread_state
+    return _distributed().get_worker() if getattr(state, "actor", False) else None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """An answer that is on its way."""
+
+    coming: Any
+
+    def result(self, timeout: float | None) -> Any:
+        return self.coming.result(timeout)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """An answer that is there."""
+
+    answer: Any
+
+    def result(self, timeout: float | None) -> Any:
+        return self.answer
 
 
 class _Gone:
@@ -87,18 +152,19 @@ class DaskWorkers:
         return sorted(found)
 
     def start(self, address: str, kind: type) -> _Actor:
+        key = f"dplateau-{secrets.token_hex(8)}"
         future = self._client.submit(
-            kind,
+            *(Post, kind),
             actor=True,
             workers=[address],
             allow_other_workers=False,
             pure=False,
-            key=f"dplateau-{secrets.token_hex(8)}",
+            key=key,
         )
-        try:
-            return _Actor(future.result(timeout=_ANSWER), address, future)
-        except Exception:  # it died in between: whoever calls it will notice
-            return _Actor(None, address, future)
+        # Should it die in between, whoever calls it will notice.
+        with contextlib.suppress(Exception):
+            _distributed().wait([future], timeout=_ANSWER)
+        return _Actor(key, address, self._client, future)
 
     def close(self) -> None:
         self._client.close()
