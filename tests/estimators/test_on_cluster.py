@@ -178,8 +178,7 @@ def test_nothing_private_reaches_the_scheduler_or_a_log(client, table, logged):
     assert all("<private>" in line for line in calls if "'args'" in line)
     assert "proxy" not in words  # workers are asked themselves, not through the scheduler
     assert "array(" not in words
-    private = [*iterates, *far_X[:20].compute().ravel().tolist()]
-    assert not [x for x in private if 1e-3 < abs(x) < 0.9 and f"{x:.5f}" in words]
+    assert not [x for x in iterates if x and f"{x:.6g}" in words]
 
 
 def test_an_open_network_is_warned_of():
