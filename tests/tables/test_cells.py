@@ -48,11 +48,29 @@ def place(categories, cell):
         (("2020-01-01", "2021-01-01"), "2020-01-01 00:00:00", "2020-01-01"),
         (("2020-01-01", "2021-01-01"), datetime.datetime(2021, 1, 1), "2021-01-01"),
         (("2020-01-01", "2021-01-01"), "2021-01-01 13:00:00", "(other)"),
+        (("2020-01-01", "2021-01-01"), "2021-01-01T00:00:00Z", "2021-01-01"),
+        (("2020-01-01", "2021-01-01"), pd.Timestamp("2021-01-01", tz="Asia/Tokyo"), "2021-01-01"),
+        (("2020-01-01", "2021-01-01"), "20210101", "2021-01-01"),
+        (("2020-01-01", "2021-01-01"), 20210101.0, "2021-01-01"),
+        (("2020-01", "2020-02"), pd.Period("2020-02", "M"), "2020-02"),
+        (("(0, 1]", "(1, 2]"), pd.Interval(1, 2), "(1, 2]"),
+        ((0.1, 0.3), np.float32(0.3), "0.3"),
+        (("a", "b"), b"b", "b"),
         (("a", "b"), "1.0", "(other)"),
     ],
 )
 def test_categories_compare_by_value(categories, cell, found):
     assert place(categories, cell) == (categories[-1] if found is None else found)
+
+
+def test_stored_types_keep_their_categories():
+    """Narrow floats and text that is stored as bytes were "other", every cell of them."""
+    narrow = Category(name="x", categories=(0.1, 0.3), missing=False)
+    text = Category(name="x", categories=("a", "é"), missing=False)
+    for cells in (np.array([0.1, 0.3], np.float32), pa.array([0.1, 0.3], pa.float32())):
+        np.testing.assert_array_equal(narrow.encode(cells), np.eye(2, 3))
+    for cells in (np.array(["a", "é".encode()], "S"), pa.array([b"a", "é".encode()], pa.binary())):
+        np.testing.assert_array_equal(text.encode(cells), np.eye(2, 3))
 
 
 def test_a_column_with_gaps_keeps_its_categories():

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import shlex
 import sys
 import tempfile
 import warnings
@@ -59,7 +60,8 @@ def schema(
 
     template = schema_template(column_types(table, separator=separator, header=header))
     if out is None:
-        print(json.dumps(template) if as_json else _draft(template))
+        ascii_only = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
+        print(json.dumps(template) if as_json else _draft(template, ascii_only))
         return
     write_file(out, _draft(template) + "\n", force=force)
     if as_json:
@@ -71,10 +73,11 @@ def schema(
     )
 
 
-def _draft(template: dict[str, Any]) -> str:
+def _draft(template: dict[str, Any], ascii_only: bool = False) -> str:
     """The schema as JSON with one line per column, as one would fill it in."""
     lines = ",\n".join(
-        f"    {json.dumps(name)}: {json.dumps(facts)}"
+        f"    {json.dumps(name, ensure_ascii=ascii_only or not name.isprintable())}: "
+        f"{json.dumps(facts)}"
         for name, facts in template["columns"].items()
     )
     about = json.dumps(template["about"])
@@ -287,7 +290,10 @@ def train(
     print(f"Trained {plan.iterations:,} steps on {wording.records(plan)}. Wrote:")
     for file in files:
         print(f"  {file}")
-    print(f"Does the schema fit the table? dplateau check {table} --schema {schema}")
+    asked = ["dplateau", "check", table, "--schema", schema]
+    asked += [] if separator is None else ["--separator", separator]
+    asked += ["--header"] if header else []
+    print(f"Does the schema fit the table? {shlex.join(map(str, asked))}")
 
 
 def _planned_time(time_budget: str | None) -> str:

@@ -23,7 +23,9 @@ _FALSE = {"false", "f", "no", "n"}
 _EPOCH = datetime.date(1970, 1, 1)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?")
 _PLAIN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$"
-_MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)([T ]00:00(:00(\.0+)?)?)?")
+_MIDNIGHT = re.compile(
+    r"\d{8}|\d{4}-\d\d-\d\d([T ]00:00(:00(\.0+)?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII
+)
 
 
 def is_missing(cell: Any) -> bool:
@@ -118,13 +120,17 @@ def sign_of(cell: Any) -> float:
 
 
 def day_of(cell: Any) -> float:
-    """Days since 1970, NaN where a cell is no date.
+    """Days since 1970, NaN where a cell is no date; a whole number may spell one, as 19700102.
 
     Examples
     --------
     >>> day_of("1970-01-03T12:00"), day_of(datetime.date(1970, 1, 2)), day_of("soon")
     (2.0, 1.0, nan)
+    >>> day_of(19700103), day_of("19700103")
+    (2.0, 2.0)
     """
+    if isinstance(cell, (int, float, np.number)):
+        cell = as_label(cell)
     if isinstance(cell, np.datetime64):
         cell = cell.astype("datetime64[D]").item()
     if isinstance(cell, datetime.datetime):
@@ -139,7 +145,7 @@ def day_of(cell: Any) -> float:
 
 def _midnight(cell: Any, label: str) -> float | None:
     """The day that a cell names, unless it names an hour of it."""
-    if not isinstance(cell, (str, datetime.date, np.datetime64)) or not _MIDNIGHT.fullmatch(label):
+    if not _MIDNIGHT.fullmatch(label):
         return None
     day = day_of(label)
     return None if math.isnan(day) else day
@@ -220,6 +226,8 @@ def distinct(cells: Any) -> tuple[list[Any], NDArray[np.intp]]:
     if arrow is not None:
         encoded = arrow.dictionary_encode()
         values = listed(encoded.dictionary)
+        if str(arrow.type) in ("float", "halffloat"):  # their shortest spelling is what was meant
+            values = list(encoded.dictionary.to_numpy())
         which = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
         return [*values, None], which.astype(np.intp)
     places: dict[Any, int] = {}
@@ -236,10 +244,13 @@ def listed(cells: Any) -> list[Any]:
     """The cells as Python objects, from arrow, pandas, numpy or any sequence."""
     if hasattr(cells, "to_pylist"):
         try:
-            return list(cells.to_pylist())
+            found = cells.to_pylist()
         except UnicodeDecodeError:  # one cell that is no text must raise nothing
-            return [cell and cell.decode("utf-8", "replace") for cell in _bytes(cells)]
-    return list(cells.tolist() if hasattr(cells, "tolist") else cells)
+            found = _bytes(cells)
+    else:
+        found = cells.tolist() if hasattr(cells, "tolist") else cells
+    # Text that was stored without saying so, as numpy and older writers of Parquet do.
+    return [cell.decode("utf-8", "replace") if type(cell) is bytes else cell for cell in found]
 
 
 def _bytes(cells: Any) -> list[bytes | None]:
@@ -276,12 +287,14 @@ def _as_arrow(cells: Any) -> Any:
         cells = cells.cast(pa.timestamp("us", cells.type.tz), safe=False)
     if pa.types.is_nested(cells.type) or pa.types.is_null(cells.type):
         return None
+    if isinstance(cells.type, pa.BaseExtensionType):  # pandas' periods and intervals
+        return None
     return cells
 
 
 def _as_number(cell: Any) -> float:
     try:
-        return float(cell)
+        return math.nan if isinstance(cell, str) and "_" in cell else float(cell)
     except OverflowError:
         return math.inf if cell > 0 else -math.inf
     except (TypeError, ValueError):

@@ -146,6 +146,11 @@ def estimator_for(column: Column, model: str | None, **options: Any) -> PrivateL
             f"model {model!r} does not go with the target {column.name!r}, a {column.kind}. "
             f"Choose {' or '.join(map(repr, fitting))}, or another target."
         )
+    if model == "svm" and len(options["classes"]) > 2:
+        raise PlanError(
+            f"model 'svm' separates two classes, and the target {column.name!r} has "
+            f"{len(options['classes'])}. Choose 'logistic'."
+        )
     unknown = sorted(options.keys() - kind.__dataclass_fields__.keys())
     if unknown:
         raise PlanError(f"model {model!r} knows no {unknown[0]!r}. Leave it out.")

@@ -150,7 +150,7 @@ def _looks_like_data(cells: list[str]) -> str:
 
 def _type_of(cell: str) -> str:
     if is_missing(cell):
-        return "empty"
+        return "empty (pandas writes its index so, unless it is told index=False)"
     if exact_number(cell) is not None:
         return "a number"
     if not math.isnan(day_of(cell)):

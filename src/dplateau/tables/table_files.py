@@ -28,6 +28,9 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
+# Letters of a header in two bytes each, one of them 0, where no mark tells their order.
+_UNMARKED = {b"\1\0\1\0": "UTF-16LE", b"\0\1\0\1": "UTF-16BE"}
+_WIDTHS = bytes(min(byte, 1) for byte in range(256))
 
 _BATCH_ROWS = 1 << 15
 _BLOCK_BYTES = 1 << 23  # of a CSV file that are read at once
@@ -134,7 +137,8 @@ class TextFile(TableFile):
             opener: Any = gzip.open if self.path.suffix == ".gz" else open
             with opener(self.path, "rb") as stream:
                 start = stream.read(4)
-                named = next((n for m, n in _BYTE_ORDER_MARKS.items() if start.startswith(m)), None)
+                marked = (n for m, n in _BYTE_ORDER_MARKS.items() if start.startswith(m))
+                named = next(marked, _UNMARKED.get(start.translate(_WIDTHS)))
                 if named is not None:
                     raise DataError(
                         f"{self.path.name} is {named} text; UTF-8 is read. Save it as UTF-8, or "
@@ -310,7 +314,14 @@ def _guarded(path: Path, read: Callable[[], Found]) -> Found:
             "trains from the disk. Nothing is released."
         ) from None
     except UnicodeDecodeError:
-        raise DataError(f"{path.name} is not valid UTF-8 text. Re-encode it.") from None
+        raise DataError(
+            f"{path.name} is not valid UTF-8 text. Save it as UTF-8, or convert it from what it "
+            "is, such as: iconv -f WINDOWS-1252 -t UTF-8."
+        ) from None
+    except gzip.BadGzipFile:
+        raise DataError(
+            f"{path.name} is not packed by gzip, as its name says. Rename it, without .gz."
+        ) from None
     except OSError:
         raise DataError(f"{path.name} cannot be read. Check its permissions and format.") from None
     except pa.ArrowException:
