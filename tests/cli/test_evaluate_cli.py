@@ -53,6 +53,8 @@ def test_scores_are_told_priced_and_shown(dplateau, folder):
     assert "ε = 0.5" in page
     for declared in ("Ward &lt;7&gt;", "one of clerk, nurse", "between 0 and 100", "Confirmed by"):
         assert declared in page
+    subtitle = page.partition('<p class="soft">')[2].partition("</p>")[0]
+    assert "Ward &lt;7&gt;; predicts " in subtitle  # what the signer looks for first
     stored = json.loads((folder / "model" / "evaluation.json").read_text())
     stored["evaluations"][0]["epsilon"] = 0.01
     (folder / "model" / "evaluation.json").write_text(json.dumps(stored))

@@ -107,7 +107,9 @@ def test_intervals_are_bought_told_predicted_and_reported(train, dplateau, folde
     assert list(rows[0]) == ["key", "age", "low", "high"]
     assert all(float(row["low"]) <= float(row["high"]) for row in rows)
     assert dplateau("report", folder / "model")[0] == 0
-    assert "How sure the coefficients are" in (folder / "model" / "report.html").read_text()
+    page = (folder / "model" / "report.html").read_text()
+    assert "How sure the coefficients are" in page
+    assert "other definitions" not in page  # what was bought is priced under the plan's own alone
     assert dplateau("verify", folder / "model")[0] == 0
     assert train("--force", target="age")[0] == 0
     code, _, err = dplateau("intervals", folder / "model")

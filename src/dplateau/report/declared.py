@@ -46,6 +46,16 @@ def section(model: Mapping[str, Any], *, narrowed: bool = False) -> str:
     return "\n".join(parts)
 
 
+def lead(model: Mapping[str, Any] | None) -> str:
+    """The table's name, what is predicted and the day, to begin a page with."""
+    if model is None:
+        return ""
+    said = [str(model["name"])] if model.get("name") else []
+    said += [f"predicts {model['target']}"] if model.get("target") else []
+    said += [str(model["date"])] if model.get("date") else []
+    return "".join(f"{each}; " for each in said)
+
+
 def _target(model: Mapping[str, Any]) -> str:
     if "classes" in model:
         return _fact("categories", model["classes"])
@@ -67,10 +77,17 @@ def _columns(model: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 def _fact(name: str, value: Any) -> str:
     """A declared fact in words, complete: whoever signs has seen all of it."""
     if name == "bounds":
-        return _WORDS[name].format(" and ".join(str(bound) for bound in value))
+        return _WORDS[name].format(" and ".join(map(_plain, value)))
     if name == "categories":
         return _WORDS[name].format(", ".join(str(one) for one in value))
     return _WORDS[name].format(value)
+
+
+def _plain(bound: Any) -> str:
+    """A bound as a person writes it: 18 rather than 18.0, 200,000 rather than 200000."""
+    if isinstance(bound, float) and bound.is_integer() and abs(bound) < 1e15:
+        bound = int(bound)
+    return f"{bound:,}" if isinstance(bound, int) else str(bound)
 
 
 __all__ = ["section"]

@@ -34,7 +34,7 @@ from dplateau.errors import CertificateError
 from dplateau.estimators.intervals import Intervals
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import RECORD, in_units
-from dplateau.report import declared
+from dplateau.report import coefficients, declared
 from dplateau.report.figures.still import page_parts
 from dplateau.report.pictures import Drawn, Picture, hidden_state, tradeoff_picture
 from dplateau.report.surrounding import (
@@ -182,7 +182,7 @@ def render(
         "title": "Privacy report",
         "heading": "Privacy report of a released model",
         "subtitle": _escape(
-            f"model {record['model']['sha256'][:16]}, {_model_name(plan)}, "
+            f"{declared.lead(model)}model {record['model']['sha256'][:16]}, {_model_name(plan)}, "
             f"trained on {wording.records(plan)}"
         ),
         "verdict_class": "good" if badge == _FIT else "bad",
@@ -209,7 +209,7 @@ def render(
         if model is None
         else declared.section(model, narrowed=Bought.from_record(record).scaling is not None),
         "evaluation": evaluation.section(evaluations, verification.epsilon, guarantee["delta"])
-        + _intervals(intervals),
+        + coefficients.section(intervals),
         "unchecked": _escape(_unchecked(verification.checks)),
         "digest": record["digest"],
         "model": record["model"]["sha256"],
@@ -224,25 +224,6 @@ def render(
     page |= {"figure_style": style, "figure_script": script, "figure_hash": _hash(script)}
     template = resources.files("dplateau.report").joinpath("report.html").read_text("utf-8")
     return Template(template).substitute(page)
-
-
-def _intervals(found: Intervals | None) -> str:
-    """Coefficients with their confidence intervals; nothing where none were bought."""
-    if found is None:
-        return ""
-    rows = _rows(
-        (name, f"{estimate:.4g}, between {low:.4g} and {high:.4g} (released: {own:.4g})")
-        for name, estimate, low, high, own in zip(
-            found.names, found.estimate, found.low, found.high, found.released, strict=True
-        )
-    )
-    return (
-        "<section>\n<h2>How sure the coefficients are</h2>\n"
-        f"<p>Each interval covers with a chance of {100 * found.level:g}\u00a0%, counting sampling "
-        "and privacy noise. They are for the coefficients without penalty, early stopping or "
-        "clipped gradients; the released ones predict better under the noise.</p>\n"
-        f'<table class="short">\n{rows}\n</table>\n</section>'
-    )
 
 
 def _hash(script: str) -> str:
@@ -319,6 +300,8 @@ def _numbers(record: Mapping[str, Any]) -> str:
 
 def _relations(record: Mapping[str, Any]) -> str:
     delta = record["guarantee"]["delta"]
+    if len(record["relations"]) == 1:
+        return ""  # the statement has said it
     rows = _rows(
         (
             in_units(wording.RELATIONS[name], record["plan"].get("unit", RECORD))
@@ -370,6 +353,8 @@ def _plan_rows(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     if "count" in record:
         yield "count of records", _shown({"kind": record["count"]["mechanism"], **record["count"]})
     for name, value in plan.items():
+        if name == "neighboring_relation":
+            value = in_units(wording.RELATIONS[value], plan.get("unit", RECORD))
         if value is not None:
             yield _PLAN_LABELS.get(name, name.replace("_", " ")), _shown(value)
 

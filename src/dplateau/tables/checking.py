@@ -224,7 +224,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 .private { background: #b3261e; color: #fff; padding: .8rem 1rem; font-weight: 700; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #ccc; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 tr.look th { color: #b3261e; }
 </style>
 </head>
@@ -235,8 +235,8 @@ tr.look th { color: #b3261e; }
 wrong unit, a misspelt category. Do not fit bounds or categories to what was found here: that would
 be learned from the data, and no certificate covers it.</p>
 <table>
-<tr><th>column</th><th>type</th><th>missing</th><th>unreadable</th><th>clipped</th><th>unknown</th>
-<th>what may help</th></tr>
+<tr><th>column</th><th>type</th><th class=n>missing</th><th class=n>unreadable</th>
+<th class=n>clipped</th><th class=n>unknown</th><th>what may help</th></tr>
 $rows
 </table>
 </body>
