@@ -3,7 +3,7 @@
     python -m benchmarks.intervals [TABLES [FIRST SETTING]]
 
 Six weights: a rare indicator, four correlated numbers, the intercept. Labels follow a logistic
-model, numbers a linear one with normal errors. The support vector machine and the quantile regression
+model, numbers a linear one with normal errors. Support vector machine and quantile regression
 have other best coefficients than those: they are computed from 300,000 further records.
 """
 
