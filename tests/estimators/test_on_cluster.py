@@ -123,8 +123,19 @@ def test_nothing_is_gathered_silently(client, table):
     for act in refused:
         with pytest.raises(DataError):
             act()
-    with pytest.raises(PlanError, match="several workers"):
+    with pytest.raises(DataError, match="must be one too"):
         model().fit(far_X, far_y, groups=y)
+
+
+def test_people_are_the_unit_on_a_cluster_too(client, table):
+    X, y, far_X, far_y = arrays(table)
+    owners = np.array([f"p{k % 90}" for k in range(N)])
+    here = model().fit(X, y, groups=owners)
+    there = model().fit(far_X, far_y, groups=da.from_array(owners, chunks=150))
+    np.testing.assert_array_equal(here.weights_, there.weights_)
+    assert there.certificate_.plan == here.certificate_.plan
+    assert there.certificate_.plan.unit == "person"
+    assert there.certificate_.plan.records == 90
 
 
 def test_a_cut_that_only_the_rows_show_is_refused(client, table):
@@ -208,6 +219,7 @@ def schema_file(folder):
 def test_the_command_line_leaves_files_to_the_workers(client, table, dplateau, tmp_path):
     many = tmp_path / "many"
     many.mkdir()
+    table = table.assign(member=[f"m{k % 200}" for k in range(N)])
     for k, part in enumerate(np.array_split(np.arange(N), 3)):
         table.iloc[part].to_parquet(many / f"{k}.parquet", row_group_size=120)
     given = ["--schema", schema_file(tmp_path), "--target", "ok", "--epsilon", "2"]
@@ -216,7 +228,13 @@ def test_the_command_line_leaves_files_to_the_workers(client, table, dplateau, t
     code, out, err = dplateau("train", many, *given, "--cluster", address)
     assert code == 0, err
     assert '"records": 600' in out
+    assert '"unit": "record"' in out
     assert dplateau("verify", tmp_path / "model")[0] == 0
+    by_person = ["--person", "member", "--force", "--cluster", address]
+    code, out, err = dplateau("train", many, *given, *by_person)
+    assert code == 0, err
+    assert '"unit": "person"' in out
+    assert '"records": 200' in out
     table.rename(columns={"job": "work"}).to_parquet(many / "2.parquet")
     code, out, err = dplateau("train", many, *given, "--cluster", address, "--force")
     assert code == 2

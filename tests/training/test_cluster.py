@@ -311,6 +311,73 @@ def test_what_a_loader_raises_is_named_but_not_quoted():
     assert "secret" not in str(refusal.value)
 
 
-def test_a_cluster_trains_records_not_persons():
-    with pytest.raises(PlanError, match="several workers"):
+def people(count=37):
+    """Whose each row is; some rows are nobody's, and people are spread over all partitions."""
+    owners = np.random.default_rng(2).permutation(np.arange(N) % count).astype(object)
+    owners[[4, 60]] = None
+    return owners
+
+
+def with_people(cuts=(10, 55, 56, 90), owners=None):
+    X, y = problem()
+    owners = people() if owners is None else owners
+    weights = np.linspace(0, 1, N)
+    columns = (np.split(each, cuts) for each in (X, y, weights, owners))
+    parts = [Part(*part) for part in zip(*columns, strict=True)]
+    return Partitions(tuple((lambda part=part: part) for part in parts), D, people=True)
+
+
+@pytest.mark.parametrize("batches", BATCHES, ids=lambda b: b.kind)
+def test_people_are_trained_on_as_on_one_machine(batches):
+    X, y = problem()
+    kind = batches if batches.kind == "full" else type(batches).of_size(9)
+    plan = plan_for(kind, records=37, unit="person", noise_multiplier=0.0)
+    told = {"groups": people(), "sample_weight": np.linspace(0, 1, N), "random_state": 5}
+    here = release(plan, plan.loss, X, y, **told).weights
+    np.testing.assert_allclose(trained(plan, HereWorkers(), with_people()), here, atol=1e-14)
+    assert np.abs(here).max() > 0.01
+
+
+def test_a_person_is_on_one_worker_whatever_the_partitions_hold():
+    workers = HereWorkers(4)
+    team = ClusterTeam(with_people(), workers)
+    found = [held.member.held.groups for held in team._held]
+    owners = people()
+    first = {owner: np.flatnonzero(owners == owner)[0] for owner in range(37)}
+    assert sorted(np.concatenate([np.unique(g) for g in found]).tolist()) == sorted(first.values())
+    assert sum(map(len, found)) == N - 2  # the rows that are somebody's
+    assert sum(1 for g in found if len(g)) > 1
+    other = ClusterTeam(with_people(), HereWorkers(4))
+    again = [held.member.held.groups for held in other._held]
+    assert any(not np.array_equal(a, b) for a, b in zip(found, again, strict=True))  # by a secret
+    with pytest.raises(PlanError, match="unit is a person"):
         trained(plan_for(unit="person"), HereWorkers())
+
+
+def test_what_is_equal_is_one_person_and_what_is_none_is_refused():
+    mixed = np.array([1, 1.0, True, "1"] * 30, dtype=object)
+    assert len(ClusterTeam(with_people(owners=mixed), HereWorkers(4))) == 2
+    for owners, said in (
+        (np.array([[1]] * N, dtype=object)[:, 0:1].repeat(2, 1), "cut differently"),
+        (np.full(N, 2.0**60), "do not tell them apart"),
+        (np.array([(1, 2), *([3] * (N - 1))], dtype=object), "such as numbers or text"),
+    ):
+        with pytest.raises(DataError, match=rf"{said}.*Nothing is released"):
+            ClusterTeam(with_people(owners=owners), HereWorkers(4))
+    parts = with_people()
+    broken = parts.loaders[0]()._replace(groups=np.arange(10))
+    with pytest.raises(DataError, match="one person could count as two"):
+        ClusterTeam(Partitions((lambda: broken, *parts.loaders[1:]), D, people=True), HereWorkers())
+
+
+def test_a_killed_workers_people_are_found_again():
+    def strike(member, method):
+        if method == "sum" and "here://1" in workers.living:
+            workers.kill("here://1")
+
+    X, y = problem()
+    plan = plan_for(dp.Poisson(9), records=37, unit="person", noise_multiplier=0.0)
+    told = {"groups": people(), "sample_weight": np.linspace(0, 1, N), "random_state": 5}
+    workers = HereWorkers(3, strike)
+    here = release(plan, plan.loss, X, y, **told).weights
+    np.testing.assert_allclose(trained(plan, workers, with_people()), here, atol=1e-14)

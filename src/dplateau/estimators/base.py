@@ -263,8 +263,8 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
         rows, features = X.shape
         if groups is not None:
             rows = by_person(groups, rows)[1].size - 1
-            return self._plan_for_units(rows, features, count).replace(unit=PERSON)
-        return self._plan_for_units(rows, features, count)
+        plan = self._plan_for_units(rows, features, count)
+        return plan.replace(unit=PERSON) if groups is not None or _are_people(X) else plan
 
     def _plan_for_units(self, rows: int, features: int, count: PrivateCount | None) -> Plan:
         public = relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE
@@ -396,6 +396,11 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
         tags.input_tags.allow_nan = False
         tags.non_deterministic = True
         return tags
+
+
+def _are_people(X: Any) -> bool:
+    """Whether what lies on a cluster is counted by person."""
+    return isinstance(X, ClusterTeam) and X.people
 
 
 def _finite(X: Any) -> Any:

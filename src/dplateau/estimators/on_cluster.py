@@ -36,21 +36,16 @@ def fit_on_cluster(model: PrivateLinearModel, X: Any, y: Any, options: FitOption
 
     Rows are never gathered: see docs/cluster.md.
     """
-    if options.groups is not None:
-        raise PlanError(
-            "groups= does not go with a Dask collection: a person's rows may lie on several "
-            "workers. Gather the rows yourself: X.compute()."
-        )
     if model._looks_at_lengths or (model.feature_bounds is not None and model.scaling != "public"):
         raise PlanError(
             f"scaling={model.scaling!r} looks at all rows at once, which a cluster does not. Use "
             "scaling='public' with a Dask collection."
         )
-    partitions = as_partitions(X, y, options.sample_weight)
+    partitions = as_partitions(X, y, options.sample_weight, options.groups)
     model._note_features(_row_like(partitions.features, partitions.names))
     # A copy leaves the random state behind, and everything that was fitted before.
     with on_workers(partitions, None, prepare=Preparation(copy.copy(model))) as team:
-        model._train(team, None, dataclasses.replace(options, sample_weight=None))
+        model._train(team, None, dataclasses.replace(options, sample_weight=None, groups=None))
 
 
 def _row_like(features: int, names: tuple[str, ...]) -> Any:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dplateau.errors import DataError, PlanError
 from dplateau.tables.columns import Column
 from dplateau.tables.encoding import PublicTableEncoder
+from dplateau.tables.people import owners
 from dplateau.tables.reading import checked_files
 from dplateau.tables.table_files import ParquetFile, TableFile
 from dplateau.training.partitions import NOTHING, Part, Partitions
@@ -37,7 +40,9 @@ class TableElsewhere:
     separator: str | None = None
     header: bool = False
 
-    def partitions(self, encoder: PublicTableEncoder, column: Column) -> Partitions:
+    def partitions(
+        self, encoder: PublicTableEncoder, column: Column, person: str | None = None
+    ) -> Partitions:
         """Encoded rows and targets, made where they are read."""
         options: Any = {"separator": self.separator, "header": self.header}
         try:
@@ -47,20 +52,20 @@ class TableElsewhere:
         files = [dataclasses.replace(file, path=file.path.resolve()) for file in files]
         return Partitions(
             tuple(
-                _Loader(file, group, tuple(columns), encoder, column)
+                _Loader(file, group, tuple(columns), encoder, column, person)
                 for file in files
                 for group in _row_groups(file)
             ),
             len(encoder.get_feature_names_out()),
             by_content=any("=" in file.path.parent.name for file in files),  # year=2020/1.parquet
+            people=person is not None,
         )
 
-    def refuse(self, scaling: str, search: Any, person: str | None) -> None:
+    def refuse(self, scaling: str, search: Any) -> None:
         """Refuse what looks at all rows at once."""
         for name, asked in (
-            ("--scaling standard", scaling == "standard"),
+            (f"--scaling {scaling}", scaling in ("standard", "whiten")),
             ("--search", search is not None),
-            ("--person", person is not None),
         ):
             if asked:
                 raise PlanError(
@@ -78,11 +83,15 @@ class _Loader:
     columns: tuple[str, ...]
     encoder: PublicTableEncoder
     column: Column
+    person: str | None = None
 
     def __call__(self) -> Part:
         cells = self._cells()
         targets = self.column.targets(cells.column(self.column.name))
-        return Part(self.encoder.transform(cells), targets)
+        whose = None
+        if self.person is not None:
+            whose = np.array([*owners(cells, self.person), None], dtype=object)[:-1]
+        return Part(self.encoder.transform(cells), targets, groups=whose)
 
     def _cells(self) -> Any:
         if not self.file.path.is_file():

@@ -119,7 +119,7 @@ class TableModel:
         facts = without(load_schema(schema), person)
         # a resumed training would look a second time
         if isinstance(table, TableElsewhere):
-            table.refuse(scaling, search, person)
+            table.refuse(scaling, search)
         if person is not None or reservation is not None or checkpoint is not None:
             scaling = unscaled(scaling, search, person)
         if scaling == "whiten":
@@ -136,7 +136,7 @@ class TableModel:
             refuse_streamed(person, search)
             features, targets = table.encoded(encoder, column, estimator._encoded)
         elif isinstance(table, TableElsewhere):
-            features, targets = table.partitions(encoder, column), None
+            features, targets = table.partitions(encoder, column, person), None
         else:
             cells = table.column(target) if hasattr(table, "column") else table[target]
             features, targets = encoder.transform(table), column.targets(cells)
@@ -146,7 +146,7 @@ class TableModel:
             estimator.fit(
                 features,
                 targets,
-                groups=None if person is None else owners(table, person),
+                groups=None if person is None or targets is None else owners(table, person),
                 reservation=None if reservation is None else reservation.confirming(),
                 checkpoint=checkpoint,
             )

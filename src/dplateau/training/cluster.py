@@ -35,6 +35,8 @@ from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.data import check_shape
 from dplateau.training.partitions import NOTHING, Loader, Partitions
+from dplateau.training.persons import check_unit
+from dplateau.training.places import InTurns, OneByOne, Places
 from dplateau.training.shares import Facts, Hub, Prepare, Reply, Share
 from dplateau.training.sums import compensated
 from dplateau.training.team import Rows
@@ -145,6 +147,8 @@ class ClusterTeam:
         self._number = self._losses = 0
         self._failed = ""
         addresses = self._living()
+        if partitions.people:
+            partitions = self.partitions = partitions.by_person(len(addresses), self._secret)
         cuts = np.array_split(
             np.arange(len(partitions.loaders)), min(len(addresses), len(partitions.loaders))
         )
@@ -152,15 +156,27 @@ class ClusterTeam:
             _Held(partitions.loaders[cut[0] : cut[-1] + 1], workers.start(address, Share))
             for cut, address in zip(cuts, addresses, strict=False)
         ]
-        for k, found in self._answers(self._load, range(len(self._held))).items():
+        for k, found in self._answers(self._load, self._all()).items():
             self._held[k].frozen = found
         self._check_partitions()
-        rows = [sum(each.rows for each in held.frozen) for held in self._held]
-        self._starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
-        self.shape = int(self._starts[-1]), partitions.features
+        self._places: Places
+        if partitions.people:
+            found = self._answers(lambda k: self._held[k].member.call("people"), self._all())
+            self._places = InTurns([found[k] for k in self._all()])
+        else:
+            self._places = OneByOne([sum(f.rows for f in held.frozen) for held in self._held])
+        self.shape = len(self._places), partitions.features
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    @property
+    def people(self) -> bool:
+        """Whether these are people, each with all their rows."""
+        return self.partitions.people
+
+    def _all(self) -> range:
+        return range(len(self._held))
 
     def rest(self) -> None:
         """Workers keep their rows."""
@@ -169,11 +185,12 @@ class ClusterTeam:
 
     def settle(self, plan: Plan, loss: Loss) -> None:
         """Make ready for a plan: rows are bounded by it, each where it lies."""
+        check_unit(plan.unit, self.people or None)
         check_shape(plan, loss, *self.shape)
         self._check_layout(plan)
         self._settled = plan, loss
         self._losses = 0
-        self._answers(self._settle, range(len(self._held)))
+        self._answers(self._settle, self._all())
 
     def _check_partitions(self) -> None:
         every = [each for held in self._held for each in held.frozen]
@@ -194,7 +211,7 @@ class ClusterTeam:
     def _check_layout(self, plan: Plan) -> None:
         """Refuse what would tell or use more than the plan accounts."""
         facts = [each for held in self._held for each in held.frozen]
-        public = plan.neighboring_relation != ADD_OR_REMOVE_ONE
+        public = plan.neighboring_relation != ADD_OR_REMOVE_ONE and not self.partitions.people
         empty = next((k for k, each in enumerate(facts) if each.rows == 0), None)
         if public and empty is not None:
             raise DataError(
@@ -216,7 +233,7 @@ class ClusterTeam:
         """The sum over all workers; every answer is for this ask and of the rows first loaded."""
         self._number += 1
         self._losses = 0
-        routed = self._routed(asks)
+        routed = self._places.routed(asks)
         totals: dict[int, Array] = {}
         direct = set(routed)
         if len(self._held) > FLAT:
@@ -230,22 +247,6 @@ class ClusterTeam:
             self._check_answer(k, number, digest)
             totals[k] = total
         return compensated((totals[k] for k in sorted(totals)), weights.shape)
-
-    def _routed(self, asks: Rows) -> dict[int, Rows]:
-        """The rows that every share is asked for, counted from its first."""
-        starts = self._starts
-        if isinstance(asks, slice):
-            low = np.maximum(starts[:-1], asks.start) - starts[:-1]
-            high = np.minimum(starts[1:], asks.stop) - starts[:-1]
-            asked = np.flatnonzero(low < high).tolist()
-            return {k: slice(int(low[k]), int(high[k])) for k in asked}
-        owner = np.searchsorted(starts, asks, side="right") - 1
-        order = np.argsort(owner, kind="stable")
-        cuts = np.searchsorted(owner[order], np.arange(len(starts)))
-        return {
-            int(k): asks[order[cuts[k] : cuts[k + 1]]] - starts[k]
-            for k in np.flatnonzero(np.diff(cuts))
-        }
 
     def _through_hubs(self, weights: Array, routed: dict[int, Rows]) -> dict[int, Array]:
         """What hubs could add up, each sum under its first share.

@@ -172,13 +172,18 @@ class DaskWorkers:
 
 @contextmanager
 def on_workers(
-    X: Any, y: Any, sample_weight: Any = None, *, prepare: Prepare | None = None
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    groups: Any = None,
+    *,
+    prepare: Prepare | None = None,
 ) -> Iterator[ClusterTeam]:
     """The rows of Dask collections on the workers of the current client, while they are needed.
 
     Dask's setting ``dplateau.retries`` says how many lost answers a step may have.
     """
-    partitions = as_partitions(X, y, sample_weight)
+    partitions = as_partitions(X, y, sample_weight, groups)
     client = current_client()
     warn_of_open_network(client.scheduler.address)
     workers = DaskWorkers(client)

@@ -6,6 +6,7 @@ never gathered here, and never become results that Dask would keep, show the siz
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,16 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dplateau.errors import DataError
+from dplateau.training.buckets import Bucket
 
 NOTHING = "Nothing is released."
 
 
 class Part(NamedTuple):
-    """The rows of a partition: features, targets, and weights or None."""
+    """The rows of a partition: features, targets, weights or None, whose they are or None."""
 
     X: Any
     y: Any
     weights: Any = None
+    groups: Any = None
 
 
 Loader = Callable[[], Part]
@@ -43,12 +46,20 @@ class Partitions:
         The columns' names, if they have any.
     by_content : bool
         Whether a record's content decides which partition it is in.
+    people : bool
+        Whether loaders tell whose each row is, and people are the unit.
     """
 
     loaders: tuple[Loader, ...]
     features: int
     names: tuple[str, ...] = ()
     by_content: bool = False
+    people: bool = False
+
+    def by_person(self, count: int, secret: bytes) -> Partitions:
+        """The same rows, cut so that each of so many partitions holds all rows of its people."""
+        buckets = [Bucket(self.loaders, k, count, secret) for k in range(count)]
+        return dataclasses.replace(self, loaders=tuple(buckets))
 
 
 def lies_elsewhere(X: Any) -> bool:
@@ -66,7 +77,7 @@ def refuse_elsewhere(*tables: Any) -> None:
         )
 
 
-def as_partitions(X: Any, y: Any, sample_weight: Any = None) -> Partitions:
+def as_partitions(X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Partitions:
     """The partitions of Dask arrays or data frames that are cut alike.
 
     Examples
@@ -78,36 +89,38 @@ def as_partitions(X: Any, y: Any, sample_weight: Any = None) -> Partitions:
     (2, 2, (3, 2))
     """
     if isinstance(X, Partitions):
-        if y is not None or sample_weight is not None:
+        if any(each is not None for each in (y, sample_weight, groups)):
             raise DataError(f"partitions bring their targets and weights: leave y out. {NOTHING}")
         return X
-    held = [each for each in (X, y, sample_weight) if each is not None]
-    if y is None or not all(lies_elsewhere(each) for each in held):
+    named = {"X": X, "y": y, "weights": sample_weight, "groups": groups}
+    held = {name: each for name, each in named.items() if each is not None}
+    if y is None or not all(lies_elsewhere(each) for each in held.values()):
         raise DataError(
-            "X is a Dask collection, so y (and sample_weight) must be one too, cut like X: such as "
-            f"dask.array.from_array(y, chunks=X.chunks[0]). {NOTHING}"
+            "X is a Dask collection, so y (and sample_weight, groups) must be one too, cut like X: "
+            f"such as dask.array.from_array(y, chunks=X.chunks[0]). {NOTHING}"
         )
     names = tuple(map(str, getattr(X, "columns", ())))
     if not names and (X.ndim != 2 or np.isnan(X.shape[1])):
         raise DataError(
             f"X must have two dimensions, records by features; found {X.ndim}. {NOTHING}"
         )
-    _refuse_different_cuts(held)
-    _refuse_persisted(held)
-    columns = [_blocks(each) for each in held]
+    _refuse_different_cuts(list(held.values()))
+    _refuse_persisted(list(held.values()))
+    columns = [_blocks(each) for each in held.values()]
     if len({len(blocks) for blocks in columns}) > 1:
         raise DataError(_CUT)
     return Partitions(
-        tuple(_Block(blocks) for blocks in zip(*columns, strict=True)),
+        tuple(_Block(tuple(held), blocks) for blocks in zip(*columns, strict=True)),
         len(names) or int(X.shape[1]),
         names,
-        by_content=any(getattr(each, "known_divisions", False) for each in held),
+        by_content=any(getattr(each, "known_divisions", False) for each in held.values()),
+        people=groups is not None,
     )
 
 
 _CUT = (
-    "X, y and sample_weight are cut differently: each partition must hold the same rows of all of "
-    f"them. Cut them alike, such as y.rechunk(X.chunks[0]). {NOTHING}"
+    "X, y, sample_weight and groups are cut differently: each partition must hold the same rows of "
+    f"all. Cut them alike, such as y.rechunk(X.chunks[0]). {NOTHING}"
 )
 
 
@@ -146,11 +159,13 @@ def _blocks(collection: Any) -> list[tuple[dict[Any, Any], Any]]:
 class _Block:
     """A partition of Dask collections that are cut alike."""
 
+    names: tuple[str, ...]
     blocks: tuple[tuple[dict[Any, Any], Any], ...]
 
     def __call__(self) -> Part:
         dask: Any = import_module("dask")
-        return Part(*(dask.get(graph, key) for graph, key in self.blocks))
+        found = [dask.get(graph, key) for graph, key in self.blocks]
+        return Part(**dict(zip(self.names, found, strict=True)))
 
 
 __all__ = ["NOTHING", "Part", "Partitions", "as_partitions", "lies_elsewhere", "refuse_elsewhere"]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dplateau.errors import PlanError
 from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
-from dplateau.plan.units import PERSON
 from dplateau.training import data, engine, noise
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.loop import Engine, TeamEngine
@@ -63,15 +62,15 @@ class Session:
         self, X: Any, y: Any, sample_weight: Any, groups: Any, models: int
     ) -> tuple[int, ...]:
         """Train on rows that lie on a cluster's workers; the shape of the weights."""
-        if groups is not None or self.plan.unit == PERSON or models > 1:
+        if models > 1:
             raise PlanError(
-                "a cluster trains one model at a time, on records: a person's rows may lie on "
-                "several workers. Gather the rows yourself, X.compute(), for persons and audits."
+                "a cluster trains one model at a time. Gather the rows yourself for audits: "
+                "X.compute()."
             )
         if not isinstance(X, ClusterTeam):
             from dplateau.training.dask_workers import on_workers
 
-            X = self._held.enter_context(on_workers(X, y, sample_weight))
+            X = self._held.enter_context(on_workers(X, y, sample_weight, groups))
         X.settle(self.plan, self.loss)
         self.engine = TeamEngine(self.plan, X)
         return data.weight_shape(self.loss, X.shape[1])

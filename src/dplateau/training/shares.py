@@ -72,6 +72,7 @@ class Share:
     def __init__(self) -> None:
         self.team: Team | None = None
         self.rows: tuple[Any, Any, Any] = None, None, None
+        self.groups: NDArray[np.int64] | None = None
         self.digest = ""
 
     @_replies
@@ -88,15 +89,23 @@ class Share:
             if parts[0].weights is not None:
                 weights = np.concatenate([np.asarray(part.weights) for part in parts])
             self.rows = X, y, weights
+            (only,) = parts if parts[0].groups is not None else (parts[0],)  # a bucket is alone
+            self.groups = only.groups
             if prepare is not None and len(y):  # no rows have no fault
                 self.rows = prepare(X, y, weights)
         self.digest = "".join(each.digest for each in found)
         return found
 
     @_replies
+    def people(self) -> NDArray[np.int64]:
+        """The people here, in their order: the number of everybody's first row."""
+        assert self.groups is not None
+        return np.unique(self.groups)
+
+    @_replies
     def settle(self, plan: Plan, loss: Loss) -> bool:
         """Bound the rows for a plan, and choose how they are summed."""
-        records = data.load(plan, loss, *self.rows, part=True)
+        records = data.load(plan, loss, *self.rows, self.groups, part=True)
         self.team = engine.summing(plan, records, threads_here())
         return True
 
@@ -141,7 +150,7 @@ def facts(part: Any, secret: bytes) -> Facts:
     columns = getattr(part.X, "columns", getattr(part.X, "column_names", ()))
     X = _as_numbers(part.X)
     y = np.asarray(part.y)
-    weights = [] if part.weights is None else [np.asarray(part.weights)]
+    weights = [np.asarray(each) for each in (part.weights, part.groups) if each is not None]
     if any(each.ndim != 1 for each in (y, *weights)):
         raise DataError("y (and sample_weight) must be flat: one column, such as table['ill'].")
     if any(len(each) != X.shape[0] for each in (y, *weights)):
