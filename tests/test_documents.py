@@ -72,12 +72,32 @@ def run_python(block: Block, page: Path, names: dict[str, object]) -> str:
 
 
 def run_commands(block: Block, page: Path) -> str:
-    """A block of single lines one by one; one with anything longer in a shell."""
-    lines = block.code.replace("\\\n", " ").splitlines()
-    if "<<" in block.code or not any(map(PLAIN_CALL.fullmatch, lines)):
+    """One command after the other; a block without plain calls goes to a shell as it is."""
+    given = commands(block.code)
+    if not any(map(plain_call, given)):
         return run_shell(block.code, block, page)
-    calls = [run_here if PLAIN_CALL.fullmatch(line) else run_shell for line in lines]
-    return "".join(call(line, block, page) for call, line in zip(calls, lines, strict=True))
+    calls = [run_here if plain_call(command) else run_shell for command in given]
+    return "".join(call(line, block, page) for call, line in zip(calls, given, strict=True))
+
+
+def commands(code: str) -> list[str]:
+    """The commands of a block: its lines, with what is continued and what is fed to them."""
+    found: list[str] = []
+    ends = ""
+    for line in code.replace("\\\n", " ").splitlines():
+        if ends:
+            found[-1] += f"\n{line}"
+            ends = "" if line.split(" ")[0] == ends else ends
+        elif line.strip() and not line.startswith("#"):
+            found.append(line)
+            fed = re.search(r"<<'(\w+)'", line)
+            ends = fed[1] if fed else "done" if line.endswith("; do") else ""
+    return found
+
+
+def plain_call(command: str) -> bool:
+    """A call of ``dplateau`` with nothing in it, outside of quotes, for a shell alone."""
+    return PLAIN_CALL.fullmatch(re.sub(r"'[^']*'", "quoted", command)) is not None
 
 
 def run_here(line: str, block: Block, page: Path) -> str:

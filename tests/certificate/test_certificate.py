@@ -118,7 +118,7 @@ def other_digit(value):
 
 @pytest.mark.parametrize(
     "seed",
-    [0, 1, 3, 4, 5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, *range(6, 24)))],
+    [0, 1, 4, 5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, *range(6, 24)))],
 )
 def test_verify_agrees_with_account_on_random_plans(seed):
     plan = random_plan(seed)

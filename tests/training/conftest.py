@@ -12,9 +12,12 @@ from dplateau.training import engine
 COMPILED_QUICKLY = {"float64 C", "strided", "CSR float64", "CSC"}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
         given = item.callspec.params if hasattr(item, "callspec") else {}
+        if "native" in (given.get("either_engine"), *getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("compiled"))  # by one worker, once
         layout = given.get("layout", "float64 C")
         other = layout not in COMPILED_QUICKLY or given.get("dtype") is np.float32
         if given.get("either_engine") == "native" and other:

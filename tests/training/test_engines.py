@@ -18,6 +18,8 @@ from dplateau.training.plain import PlainEngine
 from dplateau.training.session import Session
 from dplateau.training.sums import compensated
 
+pytestmark = pytest.mark.xdist_group("compiled")
+
 N, D = 90, 4
 BATCHES = [
     dp.FullBatch(),

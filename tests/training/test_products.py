@@ -20,6 +20,8 @@ from dplateau.training.native.rows import (
 
 BLOCK = 12
 
+pytestmark = pytest.mark.xdist_group("compiled")
+
 
 @njit
 def both_products(rows, index, weights, found, slopes, total, gathered, positions):
