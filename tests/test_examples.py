@@ -12,7 +12,10 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-@pytest.mark.parametrize("name", ["tabular", pytest.param("embeddings", marks=pytest.mark.slow), "regression", "pipeline"])
+@pytest.mark.parametrize(
+    "name",
+    ["tabular", pytest.param("embeddings", marks=pytest.mark.slow), "regression", "pipeline"],
+)
 def test_the_example_runs_and_states_its_guarantee(name, capsys):
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert "differential privacy with epsilon" in capsys.readouterr().out

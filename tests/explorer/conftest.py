@@ -51,25 +51,25 @@ def _serving(opened: Opened, **options: Any) -> Iterator[Explorer]:
         thread.join(15)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def serving() -> Callable[..., Any]:
     """Run an explorer of one's own: a context manager."""
     return _serving
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def small() -> Opened:
     """Cyclic batches: every exact answer takes milliseconds."""
     return Opened(example_settings()["cyclic"])
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def explorer(small: Opened) -> Iterator[Explorer]:
     with _serving(small, limits=Limits(seconds=60.0, workers=2)) as running:
         yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
