@@ -123,7 +123,9 @@ def other_digit(value):
 def test_verify_agrees_with_account_on_random_plans(seed):
     plan = random_plan(seed)
     certificate = certificate_of(plan)
-    assert certificate.epsilon == dp.account(plan).epsilon(DELTA)
+    ideal = dp.account(plan).epsilon(DELTA)  # what rounding adds is next to nothing
+    assert ideal < certificate.epsilon < ideal * (1 + 1e-5) or certificate.epsilon == math.inf
+    assert math.isfinite(certificate.epsilon) or ideal > 25
     assert certificate.plan == plan
     assert certificate.verify([0.25, -0.5]).epsilon == certificate.epsilon
     record = certificate.to_dict()
@@ -750,7 +752,7 @@ def test_an_estimator_with_another_plan_is_found(fitted):
         model.certificate_.verify(model)
 
 
-@pytest.mark.parametrize(("noise_multiplier", "weak"), [(30.0, False), (1.0, True), (0.02, True)])
+@pytest.mark.parametrize(("noise_multiplier", "weak"), [(30.0, False), (3.0, True)])
 def test_a_large_epsilon_is_called_weak(noise_multiplier, weak):
     certificate = certificate_of(some_plan(noise_multiplier=noise_multiplier))
     assert (certificate.epsilon > 10) is weak
@@ -758,3 +760,26 @@ def test_a_large_epsilon_is_called_weak(noise_multiplier, weak):
     assert ("tells almost the same" in certificate.statement) is not weak
     assert "at most 100 %" not in certificate.statement
     assert certificate.verify()
+
+
+@pytest.mark.parametrize("noise_multiplier", [1.0, 0.02])
+def test_an_epsilon_beyond_what_arithmetic_holds_is_infinite(noise_multiplier):
+    """No float is 13 deviations out; where e^epsilon times that chance is above delta, it tells."""
+    plan = some_plan(noise_multiplier=noise_multiplier)
+    assert 40 < dp.account(plan).epsilon(DELTA) < math.inf
+    certificate = certificate_of(plan)
+    assert certificate.epsilon == math.inf
+    assert certificate.statement.startswith("NOT FOR RELEASE")
+    assert certificate.verify()
+
+
+def test_rounding_is_part_of_what_is_claimed():
+    record = certificate_of(some_plan()).to_dict()
+    paid, claimed = record["rounding"], record["guarantee"]
+    ideal = dp.account(some_plan()).epsilon(DELTA - paid["delta"])
+    assert claimed["epsilon"] == pytest.approx(ideal + paid["epsilon"], rel=1e-12)
+    assert 0 < paid["epsilon"] < 1e-6
+    assert 0 < paid["delta"] < 1e-5 * DELTA
+    assert record["relations"]["replace_one"] == claimed["epsilon"]
+    assert claimed["bounds"][claimed["bound"]] == claimed["epsilon"]
+    assert "of epsilon and" in paid["words"]

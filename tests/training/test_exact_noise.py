@@ -11,6 +11,7 @@ from scipy import stats
 
 import dplateau as dp
 from dplateau.accounting import rounding
+from dplateau.accounting.privacy_loss.profiles import Gaussian
 from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.training import exact, noise, normals
 from dplateau.training.exact import add_and_round
@@ -57,7 +58,7 @@ def test_no_number_is_farther_from_the_ideal_than_is_claimed():
             radius = mpmath.sqrt(-2 * mpmath.log1p(-u))
             for turn in (mpmath.mpf(b[i]), mpmath.mpf(b[i]) + CELL):
                 ideal = radius * mpmath.cospi(2 * turn), radius * mpmath.sinpi(2 * turn)
-                off = mpmath.hypot(ideal[0] - block[i], ideal[1] - block[PAIRS + i])
+                off = mpmath.hypot(ideal[0] - block[2 * i], ideal[1] - block[2 * i + 1])
                 worst = max(worst, float(off))
     assert 0 < worst <= rounding.NOISE_FARTHEST
     assert np.abs(block).max() <= rounding.NOISE_LARGEST
@@ -66,11 +67,20 @@ def test_no_number_is_farther_from_the_ideal_than_is_claimed():
 def test_normals_are_normal_whatever_the_portions_they_are_taken_in():
     (one, _), (other, _) = training_streams(3, 1)[0], training_streams(3, 1)[0]
     whole = one.take(40_000)
-    parts = np.concatenate([other.take(size) for size in (1, 7, 2048, 5000, 32_944)])
+    parts = np.concatenate([other.take(size) for size in (2, 6, 2048, 5000, 32_944)])
     np.testing.assert_array_equal(whole, parts)
     assert stats.kstest(whole, "norm").pvalue > 1e-6
-    pairs = whole[: 2 * PAIRS].reshape(2, PAIRS)
+    pairs = whole[: 2 * PAIRS].reshape(PAIRS, 2).T
     assert abs(np.corrcoef(pairs)[0, 1]) < 5 / np.sqrt(PAIRS)
+
+
+def test_no_pair_is_split_between_two_steps():
+    """The last bits of one number of a pair tell of the other: theory, section 20.3."""
+    (one, _), (other, _) = training_streams(3, 1)[0], training_streams(3, 1)[0]
+    pairs = one.take(4 * PAIRS).reshape(-1, 2)
+    np.testing.assert_array_equal(other.take(3), [*pairs[0], pairs[1][0]])
+    np.testing.assert_array_equal(other.take(1), pairs[2][:1])
+    np.testing.assert_array_equal(other.take(2 * PAIRS), pairs[3 : PAIRS + 3].ravel())
 
 
 def test_the_compiled_normals_are_the_same_numbers():
@@ -78,8 +88,10 @@ def test_the_compiled_normals_are_the_same_numbers():
 
     (one, _), (other, _) = training_streams(8, 1)[0], training_streams(8, 1)[0]
     found = np.empty(3000)
-    take(other.parts, found)
-    np.testing.assert_allclose(one.take(3000), found, rtol=0, atol=1e-14)
+    take(other.parts, found[:7])
+    take(other.parts, found[7:])
+    taken = np.concatenate([one.take(7), one.take(2993)])
+    np.testing.assert_allclose(taken, found, rtol=0, atol=1e-14)
     np.testing.assert_array_equal(one.used, other.used)
 
 
@@ -183,15 +195,17 @@ def test_the_charge_is_small_for_what_people_train():
         charge(),
         charge(records=10**6, noise_multiplier=100.0),
         charge((785, 10), records=60_000, batches=dp.Poisson(600), noise_multiplier=1.0),
+        charge(hidden_state=False),
         charge(hidden_state=False, smoothness=None),
-    ):
-        epsilon, delta = found.charged(1.0, 1e-6)
-        assert 1.0 < epsilon < 1.0 + 1e-5
-        assert 1e-6 < delta < 1e-6 * (1 + 1e-5)
+        charge(iterations=20_000, domain=dp.Everywhere(), lipschitz=None, smoothness=None,
+               loss=dp.Logistic(), data_norm=1.0, noise_multiplier=200.0),
+    ):  # fmt: skip
+        assert 1.0 < found.claimed(1.0, 1e-6) < 1.0 + 1e-5
+        assert 1e-6 * (1 - 1e-4) < found.ideal_delta(1e-6) < 1e-6
 
 
 def test_the_charge_grows_with_everything_that_is_rounded():
-    base = charge().epsilon
+    base = charge().mu
     for more in (
         charge(iterations=2000),
         charge((60,)),
@@ -200,17 +214,41 @@ def test_the_charge_grows_with_everything_that_is_rounded():
         charge(noise_multiplier=5.0),
         charge(domain=dp.Everywhere()),
     ):
-        assert more.epsilon > base
+        assert more.mu > base
     assert (
-        charge(regularization=0.5, domain=dp.Everywhere()).epsilon
-        < charge(domain=dp.Everywhere()).epsilon
+        charge(regularization=0.5, domain=dp.Everywhere()).mu
+        < charge(domain=dp.Everywhere()).mu
     )
 
 
 @pytest.mark.parametrize("changes", [{"noise_multiplier": 0.0}, {"iterations": float("inf")}])
 def test_what_is_not_bounded_is_charged_without_bound(changes):
-    assert charge(**changes).charged(1.0, 1e-6) == (float("inf"), 1.0)
-    assert Charge(0.0, 0.0).charged(float("inf"), 1e-6) == (float("inf"), 1.0)
+    found = charge(**changes)
+    assert found.claimed(1.0, 1e-6) == float("inf")
+    assert found.distance(0.0) == 1.0
+    assert found.power(lambda rates: rates, np.array([0.0, 0.5])).tolist() == [1.0, 1.0]
+    assert Charge(0.0, 0.0).claimed(float("inf"), 1e-6) == float("inf")
+
+
+@pytest.mark.parametrize("mu", [1e-10, 1e-6, 1e-3])
+def test_what_is_claimed_pays_for_the_program(mu):
+    """The worst program there is: normal numbers whose means lie mu farther out on both sides."""
+    plan = Gaussian(0.5)
+    found, worst = Charge(mu, 0.0), Gaussian(0.5 + 2 * mu)
+    for delta in (1e-10, 1e-6, 1e-3):
+        claimed = found.claimed(plan.epsilon(found.ideal_delta(delta)), delta)
+        assert worst.epsilon(delta) <= claimed <= worst.epsilon(delta) + 30 * mu + 1e-5
+    rates = np.array([1e-4, 0.01, 0.5])
+    power = found.power(lambda a: 1 - plan.tradeoff(a), rates)
+    np.testing.assert_allclose(power, 1 - worst.tradeoff(rates), rtol=1e-9)
+    assert worst.delta(0.0) <= found.distance(plan.delta(0.0)) <= worst.delta(0.0) + mu
+
+
+def test_an_event_that_is_given_up_is_paid_for_by_delta():
+    few = Charge(1e-10, 1e-20)
+    assert few.claimed(1.0, 1e-6) < 1.0 + 1e-8
+    assert few.claimed(40.0, 1e-6) == float("inf")  # exp(40) * 1e-20 is more than delta
+    assert few.claimed(1.0, 1e-20) == float("inf")
 
 
 def test_a_step_in_floats_ends_where_the_charge_says(either_engine):

@@ -33,6 +33,7 @@ from dplateau.accounting.privacy_loss.profiles import (
     WithFailure,
 )
 from dplateau.accounting.privacy_loss.sampled import StepLosses
+from dplateau.accounting.program import as_run, planned_charge
 from dplateau.errors import PlanError
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
@@ -127,7 +128,9 @@ def plan_beside(planned: Callable[[float], Plan], mu: float, epsilon: float, del
         if not left > 0:
             break
         plan = planned(left)
-        total = account_prepared(plan, mu, delta).epsilon(delta)
+        charge = planned_charge(plan)
+        both = account_prepared(plan, mu, charge.ideal_delta(delta))
+        total = as_run(both, charge, delta).epsilon(delta)
         if total <= epsilon:
             return plan
         left *= max(0.5, 0.999 * epsilon / total)  # sampled batches have no Gaussian's profile

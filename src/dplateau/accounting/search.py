@@ -21,6 +21,7 @@ from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.accounting.privacy_loss.conversions import check_delta
+from dplateau.accounting.program import planned_charge
 from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.accounting.selection import ORDERS, Prepared, Profile, Selection, deep_enough
 from dplateau.accounting.trials import RARE, Trials, trials_from_dict
@@ -129,10 +130,15 @@ class Search:
 
     def rounding(self, shape: tuple[int, ...]) -> Charge:
         """What floating point adds, all trials counted (theory, section 20.5)."""
-        each = [rounding_charge(candidate, shape) for candidate in self.candidates]
-        most = self.trials.most
-        one = Charge(max(c.epsilon for c in each), max(c.delta for c in each))
-        return one.repeated(most, 2 * RARE)
+        return self._charge([rounding_charge(candidate, shape) for candidate in self.candidates])
+
+    def planned_charge(self) -> Charge:
+        """The same for candidates that are complete with their loss and dimension."""
+        return self._charge([planned_charge(candidate) for candidate in self.candidates])
+
+    def _charge(self, each: list[Charge]) -> Charge:
+        one = Charge(max(c.mu for c in each), max(c.unlike for c in each))
+        return one.repeated(self.trials.most, 2 * RARE)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as plain JSON values."""

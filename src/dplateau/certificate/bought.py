@@ -15,6 +15,7 @@ from dplateau._validate import positive, whole
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.moments import Moments
 from dplateau.accounting.prepared import Spread, account_prepared
+from dplateau.accounting.program import ProgramGuarantee, as_run
 from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.accounting.search import Search
 from dplateau.errors import PlanError
@@ -72,15 +73,25 @@ class Bought:
             return self.search.guarantee(plan, delta, self.mu)
         return account_prepared(plan, self.mu, delta) if self.mu > 0 else account(plan, delta)
 
-    def rounding(self, plan: Plan, shape: tuple[int, ...]) -> Charge:
-        """What floating point adds to it."""
+    def rounding(self, plan: Plan, shape: tuple[int, ...], steps: int) -> Charge:
+        """How far a run of so many steps is from the ideal process."""
         if self.search is not None:
             return self.search.rounding(shape)
+        if plan.iterations == math.inf:
+            plan = plan.replace(iterations=max(steps, 1))
         return rounding_charge(plan, shape)
 
-    def sections(self, plan: Plan, delta: float) -> dict[str, Any]:
-        """What a record holds of it, by name; ``delta`` is the training's."""
+    def as_run(
+        self, plan: Plan, delta: float, shape: tuple[int, ...], steps: int
+    ) -> ProgramGuarantee:
+        """The same price for the program, which ran so many steps on weights of that shape."""
+        charge = self.rounding(plan, shape, steps)
+        return as_run(self.guarantee(plan, charge.ideal_delta(delta)), charge, delta)
+
+    def sections(self, guarantee: ProgramGuarantee) -> dict[str, Any]:
+        """What a record holds of it, by name, beside the guarantee of all of it."""
         found: dict[str, Any] = {}
+        plan = guarantee.plan
         if self.search is not None:
             found["search"] = self.search.to_dict()
         if self.scaling is not None:
@@ -91,7 +102,7 @@ class Bought:
                 "columns": int(self.columns),
                 "count_noise": counts,
                 "moment_noise": moments,
-                "training_epsilon": amount(account(plan, delta).epsilon(delta)),
+                "training_epsilon": amount(_training_alone(guarantee)),
             }
             if self.scaling.whiten:
                 found["scaling"]["matrix_noise"] = self.scaling.matrix_noise(self.columns)
@@ -104,7 +115,7 @@ class Bought:
                 "gradient_noise": gradient,
                 "curvature_noise": curvature,
                 "spread_noise": spread,
-                "training_epsilon": float(account(plan, delta).epsilon(delta)),
+                "training_epsilon": amount(_training_alone(guarantee)),
             }
         return found
 
@@ -153,6 +164,12 @@ class Bought:
             return cls(search, look, columns, moments)
         except (KeyError, TypeError, AttributeError) as trouble:
             raise PlanError(f"nothing that dplateau sells ({trouble!r}).") from None
+
+
+def _training_alone(guarantee: ProgramGuarantee) -> float:
+    """What the training would cost by itself, at the same delta."""
+    delta, charge = guarantee.reference_delta, guarantee.charge
+    return charge.claimed(account(guarantee.plan).epsilon(charge.ideal_delta(delta)), delta)
 
 
 __all__ = ["Bought"]

@@ -20,8 +20,8 @@ import dplateau
 from dplateau._json import amount, digest, number
 from dplateau.accounting.guarantee import RELEASE_EPSILON, Guarantee, account
 from dplateau.accounting.privacy_loss.conversions import tradeoff_from_profile
+from dplateau.accounting.program import ProgramGuarantee, as_run
 from dplateau.accounting.record_count import PrivateCount
-from dplateau.accounting.rounding import Charge
 from dplateau.certificate import wording
 from dplateau.certificate.bought import Bought
 from dplateau.errors import PlanError
@@ -76,7 +76,9 @@ def record(
             f"a private count of records belongs to {ADD_OR_REMOVE_ONE!r}; found "
             f"{plan.neighboring_relation!r}, where their number is public."
         )
-    guarantee = bought.guarantee(plan, counting.training_delta(delta))
+    shape = tuple(model["shape"]) or (1,)
+    left = counting.training_delta(delta)
+    guarantee = bought.as_run(plan, left, shape, run["iterations_run"])
     epsilon = counting.epsilon(guarantee)
     attack = _attack(guarantee, counting)
     with_lower_bound = with_lower_bound and bought.search is None  # a run's is none of a search's
@@ -92,8 +94,8 @@ def record(
         and not seeded
         and not wording.unfit(plan.records, delta),
         "guarantee": _guarantee(guarantee, counting, epsilon, delta, with_lower_bound),
-        "relations": _relations(plan, epsilon, delta, others=not bought),
-        "rounding": _rounding(bought.rounding(plan, tuple(model["shape"]) or (1,)), epsilon, delta),
+        "relations": _relations(guarantee, epsilon, delta, others=not bought),
+        "rounding": _rounding(guarantee),
         "attack": attack,
         "run": {**run, "reproducibility": wording.reproducibility(seeded=seeded)},
         "covered": [*wording.covered(plan, count), *bought.covered()],
@@ -102,7 +104,7 @@ def record(
         "plan_fingerprint": plan.fingerprint(),
         "model": model,
         "versions": versions,
-        **bought.sections(plan, counting.training_delta(delta)),
+        **bought.sections(guarantee),
     }
     if count is not None:
         found["count"] = counting.to_dict(guarantee, delta)
@@ -111,9 +113,19 @@ def record(
     return {**found, "digest": digest(found)}
 
 
-def _rounding(charge: Charge, epsilon: float, delta: float) -> dict[str, Any]:
-    """What floating point adds to the guarantee of the plan (theory, section 20)."""
-    return {**charge.to_dict(), "words": wording.rounding(*charge.charged(epsilon, delta))}
+def _rounding(guarantee: ProgramGuarantee) -> dict[str, Any]:
+    """What of the claimed epsilon and delta pays for floating point (theory, section 20)."""
+    delta, charge = guarantee.reference_delta, guarantee.charge
+    kept = charge.ideal_delta(delta)
+    ideal, claimed = guarantee.ideal.epsilon(kept), guarantee.epsilon(delta)
+    added = claimed - ideal if math.isfinite(claimed) else math.inf
+    return {
+        "epsilon": amount(added),
+        "delta": delta - kept,
+        "mu": amount(charge.mu),
+        "unlike": charge.unlike,
+        "words": wording.rounding(added, delta - kept),
+    }
 
 
 @dataclass(frozen=True)
@@ -252,20 +264,24 @@ def _constants(plan: Plan) -> dict[str, Any]:
     return {name: amount(value) for name, value in numbers.items()}
 
 
-def _relations(plan: Plan, epsilon: float, delta: float, *, others: bool) -> dict[str, Any]:
+def _relations(
+    guarantee: ProgramGuarantee, epsilon: float, delta: float, *, others: bool
+) -> dict[str, Any]:
     """Epsilon under every neighbouring relation that this plan's batches admit.
 
     What else was bought has its sensitivity under the plan's own relation alone.
     """
+    plan, charge = guarantee.plan, guarantee.charge
     found = {plan.neighboring_relation: amount(epsilon)}
     for relation in plan.batches.relations if others else ():
         if relation == plan.neighboring_relation:
             continue
         try:
-            other = account(plan.replace(neighboring_relation=relation), delta)
+            other = plan.replace(neighboring_relation=relation)
         except PlanError:
             continue
-        found[relation] = amount(other.epsilon(delta))
+        ideal = account(other, charge.ideal_delta(delta))
+        found[relation] = amount(as_run(ideal, charge, delta).epsilon(delta))
     return {relation: found[relation] for relation in RELATIONS if relation in found}
 
 

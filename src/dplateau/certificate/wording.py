@@ -36,7 +36,7 @@ THEOREMS = {
 }
 
 
-_NO_LIMIT = 0.995  # a test that finds so many of the records present is as good as certain
+_NO_LIMIT = 0.99  # a test that finds so many of the records present is as good as certain
 
 
 def above(value: float, digits: int = 3) -> str:
@@ -231,12 +231,16 @@ def reproducibility(*, seeded: bool) -> str:
 
 
 def rounding(epsilon: float, delta: float) -> str:
-    """What is proved of the program as it computes, in floating point."""
+    """What of the guarantee pays for floating point."""
     if epsilon == math.inf:
-        return "In floating point nothing is proved: there is no noise, or no bound on the weights."
+        return (
+            "In floating point nothing is proved: there is no noise, no bound on the weights, or "
+            "what is set aside of delta does not pay for the rounding."
+        )
     return (
-        f"In floating point, with every rounding of sums, steps and noise counted, the program is "
-        f"({above(epsilon, 10)}, {above(delta, 10)})-differentially private."
+        "This holds for the program as it computes, in floating point: every rounding of sums, "
+        f"steps and noise is counted, and {above(epsilon)} of epsilon and {above(delta)} of delta "
+        "pay for it."
     )
 
 

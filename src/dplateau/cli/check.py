@@ -11,6 +11,7 @@ import typer
 from dplateau.certificate.files import check_file, write_file
 from dplateau.cli import app
 from dplateau.cli.train import AsJson, Force, Header, Separator, Table
+from dplateau.cli.terminal import say
 
 _OWNER_ONLY = 0o600
 
@@ -43,4 +44,4 @@ def check(
         print(json.dumps(found.to_dict()))
         return
     write_file(out, found.to_html(), force=force, mode=_OWNER_ONLY)
-    print(f"Wrote {out}. {PRIVATE}")
+    say(f"Wrote {out}. {PRIVATE}")

@@ -11,6 +11,7 @@ import typer
 from dplateau.cli import app
 from dplateau.cli.account import to_json
 from dplateau.cli.options import AsJson, Delta, PlanOptions, takes_a_plan
+from dplateau.cli.terminal import say
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
@@ -100,4 +101,4 @@ def _show(found: Any, out: Path | None) -> None:
     if found.burn_in is not None:
         console.print(f"From {found.burn_in:,.0f} steps on, dplateau's epsilon no longer grows.")
     if out is not None:
-        console.print(f"picture: {out}")
+        say(f"picture: {out}")

@@ -11,6 +11,7 @@ import typer
 from dplateau.certificate.files import EVALUATION, write_file
 from dplateau.cli import app
 from dplateau.cli.train import AsJson, Header, Separator, Table
+from dplateau.cli.terminal import say
 from dplateau.errors import PlanError
 
 
@@ -73,10 +74,10 @@ def evaluate(
     for name, score in found.scores.items():
         off = found.noise[name]
         shown = f"{score:.4g}" + (f" ± {2 * off:.2g} (noise)" if off > 0 else "")
-        print(f"{name}: {shown if score == score else 'drowned in noise'}")
-    print(found.statement)
+        say(f"{name}: {shown if score == score else 'drowned in noise'}")
+    say(found.statement)
     if not public:
-        print(
+        say(
             f"Model and evaluations together: epsilon = {total['epsilon']:.4g} at delta = "
             f"{total['delta']:g}."
         )

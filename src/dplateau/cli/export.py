@@ -10,6 +10,7 @@ import typer
 
 from dplateau.certificate.files import check_file, write_file
 from dplateau.cli import app
+from dplateau.cli.terminal import say
 
 
 @app.command()
@@ -36,4 +37,4 @@ def export(
     if as_json:
         print(json.dumps({"format": format, "file": str(path), "bytes": len(content)}))
         return
-    print(f"Wrote {path}.")
+    say(f"Wrote {path}.")

@@ -11,6 +11,7 @@ import typer
 from dplateau.certificate.files import reserved
 from dplateau.cli import app
 from dplateau.cli.train import AsJson, Force, Header, Separator, Table, _written
+from dplateau.cli.terminal import say
 from dplateau.errors import DataError
 
 
@@ -79,7 +80,7 @@ def search(
     certificate = trained.certificate
     chosen = {name: getattr(trained.estimator, name) for name in grid}
     if as_json:
-        print(
+        say(
             json.dumps(
                 {
                     "chosen": chosen,
@@ -93,12 +94,12 @@ def search(
             )
         )
         return
-    print(certificate.statement)
-    print(
+    say(certificate.statement)
+    say(
         "Chosen: " + ", ".join(f"{name} = {value}" for name, value in chosen.items()) + ". Wrote:"
     )
     for file in files:
-        print(f"  {file}")
+        say(f"  {file}")
 
 
 def parsed_grid(settings: list[str]) -> dict[str, list[Any]]:

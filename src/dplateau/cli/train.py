@@ -67,7 +67,7 @@ def schema(
     if as_json:
         print(json.dumps({"schema": str(out), "columns": len(template["columns"])}))
         return
-    print(
+    say(
         f"Wrote {out}: {len(template['columns'])} column names and types, no value of the table. "
         "Fill in bounds and categories from public knowledge."
     )
@@ -285,15 +285,15 @@ def train(
         print(json.dumps(summary))
         return
     if not shown:  # nobody watched: with the rest, so that trouble is one line
-        print(_planned_time(time_budget))
-    print(certificate.statement)
-    print(f"Trained {plan.iterations:,} steps on {wording.records(plan)}. Wrote:")
+        say(_planned_time(time_budget))
+    say(certificate.statement)
+    say(f"Trained {plan.iterations:,} steps on {wording.records(plan)}. Wrote:")
     for file in files:
-        print(f"  {file}")
+        say(f"  {file}")
     asked = ["dplateau", "check", table, "--schema", schema]
     asked += [] if separator is None else ["--separator", separator]
     asked += ["--header"] if header else []
-    print(f"Does the schema fit the table? {shlex.join(map(str, asked))}")
+    say(f"Does the schema fit the table? {shlex.join(map(str, asked))}")
 
 
 def _planned_time(time_budget: str | None) -> str:
@@ -388,7 +388,7 @@ def predict(
     elif out is None:
         csv.writer(sys.stdout).writerows(_inert([names, *records]))
     else:
-        print(f"Wrote {len(records):,} predictions to {out}.")
+        say(f"Wrote {len(records):,} predictions to {out}.")
 
 
 def _inert(rows: list[list[Any]]) -> list[list[Any]]:

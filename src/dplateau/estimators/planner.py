@@ -32,6 +32,7 @@ from dplateau._validate import non_negative, positive, probability, whole
 from dplateau.accounting.bounds.composition import composition
 from dplateau.accounting.calibration import calibrate
 from dplateau.accounting.privacy_loss.conversions import gdp_of
+from dplateau.accounting.program import plan_within
 from dplateau.errors import PlanError
 from dplateau.estimators.effort import (
     ANNOUNCED,
@@ -143,7 +144,8 @@ def suggest_plan(
     Returns
     -------
     Plan
-        Complete and calibrated: ``account(plan).epsilon(delta) <= epsilon``.
+        Complete and calibrated: ``account(plan).epsilon(delta) <= epsilon``, with room for what
+        floating point adds to a run (docs/theory.md#section-20).
 
     Examples
     --------
@@ -189,12 +191,16 @@ def suggest_plan(
 
     if epsilon is None or delta is None:
         return min(drafts, key=forecast)
-    if batches is None and domain is None and not regularization and iterations != math.inf:
-        return _calibrated(min(drafts, key=forecast), epsilon, delta)
-    if any(plan.diameter < math.inf or plan.regularization > 0 for plan in drafts):
-        # A plateau may make hidden iterates cheaper than composition: price every kind exactly.
-        return min((calibrate(plan, epsilon, delta) for plan in drafts), key=forecast)
-    return calibrate(min(drafts, key=forecast), epsilon, delta)
+
+    def priced(epsilon: float, delta: float) -> Plan:
+        if batches is None and domain is None and not regularization and iterations != math.inf:
+            return _calibrated(min(drafts, key=forecast), epsilon, delta)
+        if any(plan.diameter < math.inf or plan.regularization > 0 for plan in drafts):
+            # A plateau may make hidden iterates cheaper than composition: price every kind exactly.
+            return min((calibrate(plan, epsilon, delta) for plan in drafts), key=forecast)
+        return calibrate(min(drafts, key=forecast), epsilon, delta)
+
+    return plan_within(priced, epsilon, delta)
 
 
 def _check_given(loss: object, epsilon: object, noise_multiplier: object, delta: object) -> None:

@@ -105,7 +105,9 @@ def plan_search(
             noise,
             validation,
         )
-        total = found.price(delta, before).epsilon(delta)
+        charge = found.planned_charge()
+        kept = charge.ideal_delta(delta)
+        total = charge.claimed(found.price(kept, before).epsilon(kept), delta)
         if total <= epsilon:
             return found
         # Plans with sampled batches have other profiles than a Gaussian of the same price.

@@ -23,6 +23,8 @@ Vector = NDArray[np.float64]
 class Domain(Part, family="domain"):
     """A closed convex set of weight vectors (a matrix of weights counts as one long vector)."""
 
+    projects: ClassVar[bool] = True  # False: `project` changes nothing
+
     def diameter(self, dimension: int | None) -> float:
         """The largest distance between two points, ``inf`` if unbounded."""
         raise TypeError(f"{type(self).__name__} states no diameter")
@@ -58,6 +60,7 @@ class Everywhere(Domain):
 
     kind: ClassVar[str] = "everywhere"
     compiled: ClassVar[str | None] = "everywhere"
+    projects: ClassVar[bool] = False
 
     def diameter(self, dimension: int | None) -> float:
         return math.inf

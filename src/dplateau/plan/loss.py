@@ -89,6 +89,11 @@ class Loss(Part, family="loss"):
         return math.inf
 
     @property
+    def at_zero(self) -> float:
+        """The largest value at scores of 0, for a loss that is never negative; else infinity."""
+        return math.inf
+
+    @property
     def stake(self) -> float:
         """What there is to learn, roughly: the loss of a model that knows nothing."""
         if self.labels:

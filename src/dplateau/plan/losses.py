@@ -42,6 +42,10 @@ class Logistic(TwoClassLoss):
     def curvature(self) -> float:
         return 0.25
 
+    @property
+    def at_zero(self) -> float:
+        return math.log(2)
+
     def value(self, scores: Array, targets: Array) -> Array:
         return np.logaddexp(0.0, -targets * scores)
 
@@ -85,6 +89,10 @@ class SmoothedHinge(TwoClassLoss):
     @property
     def curvature(self) -> float:
         return 1.0 / self.width
+
+    @property
+    def at_zero(self) -> float:
+        return float(self.value(np.zeros(1), np.ones(1))[0])
 
     def value(self, scores: Array, targets: Array) -> Array:
         gap = np.maximum(1.0 - targets * scores, 0.0)
@@ -253,6 +261,10 @@ class Softmax(Loss):
     def encode_targets(self, y: ArrayLike) -> Array:
         """The position of every label among the classes."""
         return positions_of(y, self.labels).astype(np.float64)
+
+    @property
+    def at_zero(self) -> float:
+        return math.log(self.outputs)
 
     def value(self, scores: Array, targets: Array) -> Array:
         from scipy.special import log_softmax

@@ -323,6 +323,7 @@ def _pictures(verification: Verification, plan: Plan) -> str:
         verification.delta,
         Counting.from_record(verification.record),
         verification.record["run"]["iterations_run"],
+        tuple(verification.record["model"]["shape"]) or (1,),
         Bought.from_record(verification.record),
     )
     if facts.bought.search is not None:  # a search has no training length of its own

@@ -42,6 +42,7 @@ class Drawn(NamedTuple):
     delta: float
     counting: Counting
     steps_run: int
+    shape: tuple[int, ...]
     bought: Bought = Bought()
 
 
@@ -109,7 +110,8 @@ def tradeoff_picture(facts: Drawn) -> Picture:
     """True-positive against false-positive rate of the best attack on one record."""
     false_alarms: list[float] = np.unique(np.r_[np.geomspace(1e-4, 1.0, 61), 0.01]).tolist()
     left = facts.counting.training_delta(facts.delta)
-    found = facts.counting.found(facts.bought.guarantee(facts.plan, left), false_alarms)
+    run = facts.bought.as_run(facts.plan, left, facts.shape, facts.steps_run)
+    found = facts.counting.found(run, false_alarms)
     caption = (
         "No attack can lie above the solid line. The closer it is to guessing, the less the model "
         "tells about any one record."
@@ -137,10 +139,8 @@ def _bounds(facts: Drawn, iterations: int, *, beside: bool) -> dict[str, float]:
     delta = facts.counting.training_delta(facts.delta)
     counted = 0.0 if facts.counting.count is None else facts.counting.count.epsilon
     plan = facts.plan.replace(iterations=iterations)
-    found = {
-        name: counted + value
-        for name, value in facts.bought.guarantee(plan, delta).bounds(delta).items()
-    }
+    run = facts.bought.as_run(plan, delta, facts.shape, iterations)
+    found = {name: counted + value for name, value in run.bounds(delta).items()}
     found[_REPORTED] = min(found.values())
     found["paper"] = found["lower"] = math.nan
     if beside:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from randomgen import AESCounter
 
-from dplateau.accounting.rounding import RELEASE_SHARE
+from dplateau.accounting.rounding import FINER_THAN_NOISE, RELEASE_SHARE
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 from dplateau.training.exact import add_and_round
@@ -25,8 +25,6 @@ Streams = tuple[Normals, np.random.Generator]
 
 SYSTEM_SOURCE = "AES-128 counter mode, keyed by the operating system"
 SEEDED_SOURCE = "AES-128 counter mode, keyed by random_state: reproducible, not for release"
-
-_FINER_THAN_NOISE = 1024
 
 
 def open_streams(
@@ -95,7 +93,7 @@ def release_grid(plan: Plan, iterations: int) -> float:
     >>> release_grid(plan, 5) == 2.0**-11
     True
     """
-    spread = last_spread(plan, iterations) / _FINER_THAN_NOISE
+    spread = last_spread(plan, iterations) / FINER_THAN_NOISE
     return 2.0 ** math.floor(math.log2(spread)) if spread > 0 else 0.0
 
 

@@ -35,7 +35,9 @@ PAIRS = 1024  # pairs that are made at once
 class Normals:
     """A stream of standard normal numbers, made from a stream of uniform ones.
 
-    They are made a block ahead; both engines take them in the same order.
+    They are made a block ahead; both engines take them in the same order. Numbers that were made
+    as a pair are taken together or not at all: the last bits of one tell something of the other,
+    which must not be the noise of a later step (theory, section 20.3).
 
     Parameters
     ----------
@@ -58,6 +60,7 @@ class Normals:
         """The next ``count`` numbers."""
         found = np.empty(count)
         filled = 0
+        self.used[0] += self.used[0] % 2  # what is left of a pair is not used
         while filled < count:
             if self.used[0] == self.block.size:
                 self.block[:] = _block(self.stream)
@@ -71,11 +74,11 @@ class Normals:
 
 
 def _block(stream: np.random.Generator) -> Array:
-    """A block of numbers, in pairs: all cosines, then all sines."""
+    """A block of numbers, pair after pair: a cosine, then its sine."""
     uniform = stream.random(2 * PAIRS)
     radius = np.sqrt(2.0 * exponential(uniform[:PAIRS], stream)[0])
     cosine, sine = directions(uniform[PAIRS:])
-    return np.concatenate([radius * cosine, radius * sine])
+    return np.column_stack([radius * cosine, radius * sine]).ravel()
 
 
 def exponential(a: Array, stream: np.random.Generator) -> tuple[Array, dict[int, float]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplateau.accounting.rounding import blurred
 from dplateau.errors import PlanError
 from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
@@ -118,6 +119,15 @@ class Session:
 
     def advance(self, steps: int, streams: noise.Streams) -> None:
         """Run the next ``steps`` iterations of the plan."""
+        if blurred(self.plan):  # every step goes on from what could be released (section 20.4)
+            for _ in range(steps):
+                self._advance(1, streams)
+                stacked = self.weights[None]
+                self.weights = noise.released(self.plan, self.step, stacked, streams[0])[0]
+        else:
+            self._advance(steps, streams)
+
+    def _advance(self, steps: int, streams: noise.Streams) -> None:
         etas, sigmas = self.schedule(self.step, self.step + steps)
         self.weights = self.engine.advance(self.step, etas, sigmas, streams, self.weights)
         self.step += steps

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from dplateau.errors import PlanError
+
 Vector = NDArray[np.float64]
 
 CELL = 1 / 1024  # width of a cell in noise standard deviations
@@ -154,7 +156,9 @@ def pair_losses(
 def _edges(low: float, high: float, cell: float = CELL) -> Vector:
     cells = min(math.ceil((high - low) / cell), _MAX_CELLS)
     if not high - low < _WIDEST * cells:
-        raise OverflowError(f"{high - low:.3g} noise deviations are not put on a grid")
+        raise PlanError(
+            f"means {high - low:.3g} noise deviations apart are not put on a grid. Add noise."
+        )
     return np.linspace(low, high, cells + 1)
 
 

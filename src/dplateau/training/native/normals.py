@@ -57,9 +57,9 @@ def _small_exponential(a: float) -> float:
 
 @strictly_compiled
 def _radii(room: Any, block: Any) -> None:
-    """The radius of every pair into the block's first half."""
+    """The radius of every pair in its first place."""
     for i in range(PAIRS):
-        block[i] = math.sqrt(2.0 * _minus_log(1.0 - room[i]))
+        block[2 * i] = math.sqrt(2.0 * _minus_log(1.0 - room[i]))
 
 
 @strictly_compiled
@@ -72,7 +72,7 @@ def _rare_radius(a: float, extra: float) -> float:
 
 @strictly_compiled
 def _turn(room: Any, block: Any) -> None:
-    """Radii and uniform angles to the block's numbers: all cosines, then all sines."""
+    """Radii and uniform angles to the block's numbers: a cosine, then its sine."""
     for i in range(PAIRS):
         turns = 4.0 * room[PAIRS + i]
         quarter = (turns + _ROUNDER) - _ROUNDER
@@ -87,9 +87,9 @@ def _turn(room: Any, block: Any) -> None:
         swap = abs(quarter - 2.0) == 1.0
         first = sine if swap else cosine
         second = cosine if swap else sine
-        radius = block[i]
-        block[i] = radius * (-first if abs(quarter - 1.5) == 0.5 else first)
-        block[PAIRS + i] = radius * (-second if abs(quarter - 2.5) == 0.5 else second)
+        radius = block[2 * i]
+        block[2 * i] = radius * (-first if abs(quarter - 1.5) == 0.5 else first)
+        block[2 * i + 1] = radius * (-second if abs(quarter - 2.5) == 0.5 else second)
 
 
 @compiled
@@ -99,7 +99,7 @@ def _refill(stream: Any, block: Any, room: Any) -> None:
     _radii(room, block)
     for i in range(PAIRS):
         if room[i] < RARE or room[i] > 1.0 - RARE:
-            block[i] = _rare_radius(room[i], stream.random())
+            block[2 * i] = _rare_radius(room[i], stream.random())
     _turn(room, block)
 
 
@@ -107,6 +107,7 @@ def _refill(stream: Any, block: Any, room: Any) -> None:
 def take(source: Any, out: Any) -> None:
     """Fill ``out`` with the next numbers of `Normals.parts`."""
     stream, block, room, used = source
+    used[0] += used[0] % 2
     for j in range(out.size):
         if used[0] == block.size:
             _refill(stream, block, room)
