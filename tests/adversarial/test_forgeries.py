@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau.accounting.moments import Moments
 from dplateau.accounting.prepared import Spread
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.accounting.search import Search
@@ -61,14 +62,31 @@ def issued(name):
         candidates = plan_of(), plan_of(noise_multiplier=40.0)
         search = Search(NegativeBinomial(1.0, 0.2), candidates, 1.0, 10.0, 0.2)
         return Certificate.of(Run(plan_of(), WEIGHTS), DELTA, bought=Bought(search=search))
+    if name == "whitened":
+        bought = Bought(scaling=Spread(0.2, "replace_one", whiten=True), columns=3)
+        return Certificate.of(Run(plan_of(), WEIGHTS), DELTA, bought=bought)
+    if name == "intervals":
+        plan = plan_of(lipschitz=None, smoothness=None, loss=dp.Logistic(), data_norm=1.0)
+        bought = Bought(moments=Moments(0.3, "replace_one", 1.0))
+        return Certificate.of(Run(plan, WEIGHTS), DELTA, bought=bought)
+    if name == "allocated":
+        plan = plan_of(batches=dp.RandomAllocation(100), step_size=0.5, noise_multiplier=5.0)
+        return Certificate.of(Run(plan, WEIGHTS), DELTA)
+    if name == "shown":
+        return Certificate.of(Run(plan_of(hidden_state=False), WEIGHTS), DELTA)
+    if name == "endless":
+        return Certificate.of(Run(plan_of(iterations=math.inf), WEIGHTS), DELTA)
     if name == "person":
         return Certificate.of(Run(plan_of(unit="person"), WEIGHTS), DELTA)
     if name == "seeded":
         return Certificate.of(Run(plan_of(), WEIGHTS, seeded=True), DELTA)
-    return Certificate.of(Run(plan_of(noise_multiplier=0.5), WEIGHTS), DELTA)
+    return Certificate.of(Run(plan_of(noise_multiplier=4.0), WEIGHTS), DELTA)
 
 
-KINDS = ("full", "added", "counted", "seeded", "weak", "scaled", "person", "searched")
+KINDS = (
+    *("full", "added", "counted", "seeded", "weak", "scaled", "person", "searched"),
+    *("whitened", "intervals", "allocated", "shown", "endless"),
+)
 TRUE = {}
 
 
@@ -115,6 +133,10 @@ LIES = [
     ("composition", ("guarantee", "composition"), 1e9),
     ("lower bound", ("guarantee", "lower_bound"), 0.0),
     ("relations", ("relations",), {"replace_one": 0.1}),
+    ("rounding in epsilon", ("rounding", "epsilon"), 0.0),
+    ("rounding in delta", ("rounding", "delta"), 0.0),
+    ("rounding in mu", ("rounding", "mu"), 0.0),
+    ("rounding in words", ("rounding", "words"), "Floats are exact."),
     ("attack in words", ("attack", "words"), "No attack exists."),
     ("attack in numbers", ("attack", "advantage"), 0.0),
     ("rates", ("attack", "true_positive_rate"), {"0.01": 0.01}),
@@ -244,6 +266,17 @@ def mutated(record, draw):
         ("scaled", ("plan", "lipschitz"), 1e308),
         ("scaled", ("scaling", "mu"), 1e-12),
         ("scaled", ("scaling", "columns"), 1),
+        ("whitened", ("scaling", "matrix_noise"), 1e9),
+        ("whitened", ("scaling", "training_epsilon"), 0.0),
+        ("intervals", ("intervals", "mu"), 1e-9),
+        ("intervals", ("intervals", "data_norm"), 0.1),
+        ("intervals", ("intervals", "gradient_noise"), 1e9),
+        ("intervals", ("intervals",), {}),
+        ("allocated", ("plan", "batches", "kind"), "poisson"),
+        ("allocated", ("plan", "batches", "size"), 1),
+        ("shown", ("plan", "hidden_state"), True),
+        ("endless", ("plan", "iterations"), 50),
+        ("endless", ("run", "iterations_run"), 0),
         ("scaled", ("scaling", "mechanism"), "none"),
         ("searched", ("search", "score_noise"), 1e6),
         ("searched", ("search", "trials", "gamma"), 0.9),
@@ -262,7 +295,8 @@ def test_what_was_bought_and_for_whom_cannot_be_rewritten(kind, path, value):
 
 
 def test_what_was_bought_cannot_be_left_out():
-    for kind, name in (("scaled", "scaling"), ("searched", "search")):
+    parts = (("scaled", "scaling"), ("searched", "search"), ("intervals", "intervals"))
+    for kind, name in (*parts, ("whitened", "scaling"), ("counted", "count")):
         record = true(kind).to_dict()
         del record[name]
         assert believed(resealed(record)) is None

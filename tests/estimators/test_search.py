@@ -264,8 +264,10 @@ def test_every_trial_s_rounding_is_charged() -> None:
     stated = model.certificate_.to_dict()["rounding"]
     most = model.search_.trials.most
     assert 1000 < most < 2000
-    assert stated["epsilon"] >= one.epsilon * math.sqrt(most)
-    assert stated["delta"] >= one.delta * most
+    assert stated["mu"] >= one.mu * math.sqrt(most)
+    assert stated["unlike"] >= one.unlike * most
+    assert 0 < stated["epsilon"] < 1e-3
+    assert model.certificate_.epsilon <= model.epsilon
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,7 @@ def test_every_kind_of_plan_can_be_reported(changes):
 
 
 def test_a_weak_guarantee_is_not_headed_fit_for_release():
-    text = page_of(noise_multiplier=0.5)
+    text = page_of(noise_multiplier=25.0)
     assert "Weak guarantee" in text
     assert "WEAK GUARANTEE" in text
     assert "Fit for release" not in text

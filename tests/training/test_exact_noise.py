@@ -215,10 +215,7 @@ def test_the_charge_grows_with_everything_that_is_rounded():
         charge(domain=dp.Everywhere()),
     ):
         assert more.mu > base
-    assert (
-        charge(regularization=0.5, domain=dp.Everywhere()).mu
-        < charge(domain=dp.Everywhere()).mu
-    )
+    assert charge(regularization=0.5, domain=dp.Everywhere()).mu < charge(domain=dp.Everywhere()).mu
 
 
 @pytest.mark.parametrize("changes", [{"noise_multiplier": 0.0}, {"iterations": float("inf")}])

@@ -48,9 +48,10 @@ class ProgramGuarantee(Guarantee):
         return chosen, self.charge.claimed(epsilon, delta)
 
     def bounds(self, delta: float) -> dict[str, float]:
-        """Every bound that applies, with its epsilon at this delta."""
+        """The bound that is claimed, and what the others say of the plan itself."""
         found = self.ideal.bounds(self.charge.ideal_delta(check_delta(delta)))
-        return {name: self.charge.claimed(epsilon, delta) for name, epsilon in found.items()}
+        chosen, epsilon = self.winner(delta)
+        return {**found, chosen.name: epsilon}
 
     def delta(self, epsilon: float) -> float:
         """The least delta that is proved at epsilon 0: the total variation distance."""

@@ -36,7 +36,7 @@ _AFTER_NOISE = 4
 _SLOPE = 32 * UNIT  # of a loss's slope, in units of its bound
 _MOST_STEPS_OF_WEIGHTS = 1e11
 _MOST_WEIGHTS = 1 << 24  # of a model that is looked at; none so large is trained here
-_DEVIATIONS = np.arange(6.0, 38.0, 0.5).tolist()  # of a privacy loss that epsilon pays for
+_DEVIATIONS = tuple(k / 2 for k in range(12, 76))  # of a privacy loss that epsilon pays for
 LEAST_SHARE = 2.0**-20  # of delta, that is set aside for rounding
 _LARGEST = 700.0  # of epsilon, whose exponential is a number
 RARE = 2.0**-100  # that batches are larger, and random walks longer, than they are taken to be
@@ -126,7 +126,8 @@ class Charge:
         return delta * (1 - self._share(delta))
 
     def _share(self, delta: float) -> float:
-        return min(max(LEAST_SHARE, 64 * self.mu, 256 * self.unlike / delta), 0.5)
+        # so much that every epsilon that may be called fit for release, up to 20, can be paid
+        return min(max(LEAST_SHARE, 64 * self.mu, 2.0**33 * self.unlike / delta), 0.5)
 
     def claimed(self, epsilon: float, delta: float) -> float:
         """The program's epsilon at ``delta``, from the ideal process's at `ideal_delta`.
@@ -220,7 +221,7 @@ def rounding_charge(plan: Plan, shape: tuple[int, ...]) -> Charge:
         mu = math.hypot(rho * math.sqrt(steps), mu)
     fewest, most = plan.batches.sizes(plan.records)
     sizes = steps * SIZE_LAW if fewest < most else 0.0
-    unlike = sizes + (steps + shown) * dimension * 2.0**-106 + 4 * RARE
+    unlike = sizes + 2 * (steps + shown) * dimension * 2.0**-106 + 4 * RARE
     return Charge(mu if mu >= 0 else math.inf, min(unlike, 1.0))
 
 
@@ -334,4 +335,12 @@ def _descent(plan: Plan, dimension: int, eta: float) -> float:
     return 1.01 * (across + math.sqrt(across**2 + grown))  # the rounding of every step included
 
 
-__all__ = ["Charge", "blurred", "likely_in_batch", "most_in_batch", "rounding_charge", "rounding_error", "rounding_share"]
+__all__ = [
+    "Charge",
+    "blurred",
+    "likely_in_batch",
+    "most_in_batch",
+    "rounding_charge",
+    "rounding_error",
+    "rounding_share",
+]

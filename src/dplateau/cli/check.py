@@ -10,8 +10,8 @@ import typer
 
 from dplateau.certificate.files import check_file, write_file
 from dplateau.cli import app
-from dplateau.cli.train import AsJson, Force, Header, Separator, Table
 from dplateau.cli.terminal import say
+from dplateau.cli.train import AsJson, Force, Header, Separator, Table
 
 _OWNER_ONLY = 0o600
 

@@ -10,8 +10,8 @@ import typer
 
 from dplateau.certificate.files import EVALUATION, write_file
 from dplateau.cli import app
-from dplateau.cli.train import AsJson, Header, Separator, Table
 from dplateau.cli.terminal import say
+from dplateau.cli.train import AsJson, Header, Separator, Table
 from dplateau.errors import PlanError
 
 

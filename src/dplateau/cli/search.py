@@ -10,8 +10,8 @@ import typer
 
 from dplateau.certificate.files import reserved
 from dplateau.cli import app
-from dplateau.cli.train import AsJson, Force, Header, Separator, Table, _written
 from dplateau.cli.terminal import say
+from dplateau.cli.train import AsJson, Force, Header, Separator, Table, _written
 from dplateau.errors import DataError
 
 
@@ -95,9 +95,7 @@ def search(
         )
         return
     say(certificate.statement)
-    say(
-        "Chosen: " + ", ".join(f"{name} = {value}" for name, value in chosen.items()) + ". Wrote:"
-    )
+    say("Chosen: " + ", ".join(f"{name} = {value}" for name, value in chosen.items()) + ". Wrote:")
     for file in files:
         say(f"  {file}")
 

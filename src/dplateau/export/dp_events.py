@@ -1,7 +1,8 @@
 """dp_accounting's events as JSON, and the event of a plan.
 
 An event describes what a plan releases if *every* iterate is shown, which is all that dp_accounting
-knows how to price: reading it back gives the composition price, never less than the certificate's.
+knows how to price: reading it back gives the composition price of the plan. It is never less than
+the certificate's but for what floating point adds to that (theory, section 20).
 """
 
 from __future__ import annotations

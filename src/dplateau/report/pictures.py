@@ -139,8 +139,10 @@ def _bounds(facts: Drawn, iterations: int, *, beside: bool) -> dict[str, float]:
     delta = facts.counting.training_delta(facts.delta)
     counted = 0.0 if facts.counting.count is None else facts.counting.count.epsilon
     plan = facts.plan.replace(iterations=iterations)
-    run = facts.bought.as_run(plan, delta, facts.shape, iterations)
-    found = {name: counted + value for name, value in run.bounds(delta).items()}
+    found = {
+        name: counted + value
+        for name, value in facts.bought.guarantee(plan, delta).bounds(delta).items()
+    }
     found[_REPORTED] = min(found.values())
     found["paper"] = found["lower"] = math.nan
     if beside:
