@@ -246,18 +246,13 @@ def listed(cells: Any) -> list[Any]:
         try:
             found = cells.to_pylist()
         except UnicodeDecodeError:  # one cell that is no text must raise nothing
-<<<<<<< HEAD
             found = _bytes(cells)
+        except (OverflowError, ValueError):  # nor a day that no calendar of Python's has
+            found = [_or_missing(cell) for cell in cells]
     else:
         found = cells.tolist() if hasattr(cells, "tolist") else cells
     # Text that was stored without saying so, as numpy and older writers of Parquet do.
     return [cell.decode("utf-8", "replace") if type(cell) is bytes else cell for cell in found]
-=======
-            return [cell and cell.decode("utf-8", "replace") for cell in _bytes(cells)]
-        except (OverflowError, ValueError):  # nor one day that no calendar of Python's has
-            return [_or_missing(cell) for cell in cells]
-    return list(cells.tolist() if hasattr(cells, "tolist") else cells)
->>>>>>> 2f700e5 (Certificates pay for floating point: forgeries of every kind, hostile tables, the lock held against the project; output escaped everywhere)
 
 
 def _or_missing(cell: Any) -> Any:
