@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dplateau as dp
-from dplateau.accounting.prepared import CLIPPED, Spread
+from dplateau.accounting.looks import CLIPPED, Spread
 from dplateau.certificate.record import Certificate
 from dplateau.errors import CertificateError, PlanError
 from dplateau.estimators.scaling import bought_look

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import dplateau as dp
-from dplateau.accounting.prepared import LEVELS, Spread, account_prepared, beside
+from dplateau.accounting.looks import LEVELS, Spread
+from dplateau.accounting.prepared import account_prepared, beside
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Gaussian
 from dplateau.certificate import claims

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplateau._validate import non_negative, positive
+from dplateau._validate import non_negative
 from dplateau.accounting.bounds.base import Chosen
 from dplateau.accounting.bounds.composition import composition
 from dplateau.accounting.guarantee import Guarantee
@@ -35,66 +35,13 @@ from dplateau.accounting.privacy_loss.profiles import (
 from dplateau.accounting.privacy_loss.sampled import StepLosses
 from dplateau.accounting.program import as_run, planned_charge
 from dplateau.errors import PlanError
-from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
 _REFERENCES = (1e-9, 1e-6, 1e-3)  # deltas whose best bounds are looked at for a given epsilon
-LEVELS = 10  # halvings of the bounds: up to 512 times too wide
-_TREE_SHARE = 0.7  # of mu**2
-_MATRIX_SHARE = 0.5  # of mu**2, where features are whitened
-CLIPPED = 0.6  # norm of rows whose second moments are released, relative to the longest possible
-_ROUNDED = 1 + 1e-5  # contributions are rounded to multiples of 2**-20, so that sums are exact
 _ATTEMPTS = 12
 _POINTS = 20_000  # of a privacy loss distribution, over the losses that matter
-
-
-@dataclass(frozen=True)
-class Spread:
-    """How much privacy a look at the columns may cost, and under which relation.
-
-    See docs/theory.md#section-17.
-
-    Parameters
-    ----------
-    mu : float
-        The Gaussian privacy of both releases together.
-    relation : str
-        The neighbouring relation.
-    whiten : bool
-        Whether the matrix of second moments is released too, for half of ``mu**2``.
-    """
-
-    mu: float
-    relation: str
-    whiten: bool = False
-
-    def matrix_noise(self, columns: int) -> float:
-        """Standard deviation on the matrix of second moments of rows ``(1, v)``.
-
-        Written as a vector in which entries off the diagonal count ``sqrt(2)``, a row contributes
-        its squared norm, at most ``1 + CLIPPED**2 columns``; a replaced one moves the sum by no
-        more than ``sqrt(2)`` times that, as two outer products are at no obtuse angle.
-        """
-        length = (1 + CLIPPED**2 * columns) * _ROUNDED
-        if self.relation == REPLACE_ONE:
-            length *= math.sqrt(2)
-        return length / (positive("mu", self.mu) * math.sqrt(_MATRIX_SHARE))
-
-    def noise(self, columns: int) -> tuple[float, float]:
-        """Standard deviations on every count of the trees, and on every sum of moments.
-
-        A record is in one bin per column and level, so that it changes the counts by
-        ``sqrt(columns * LEVELS)`` if it comes or goes and by ``sqrt(2)`` times that if it is
-        replaced. Its ``(v, v**2 - 1/2)`` has norm at most ``sqrt(5/4)`` per column, and a replaced
-        one moves a sum by twice that.
-        """
-        mu = positive("mu", self.mu) * math.sqrt(1 - _MATRIX_SHARE if self.whiten else 1.0)
-        replaced = self.relation == REPLACE_ONE
-        tree = math.sqrt((2 if replaced else 1) * columns * LEVELS)
-        moments = (2 if replaced else 1) * math.sqrt(1.25 * columns) * _ROUNDED
-        return tree / (mu * math.sqrt(_TREE_SHARE)), moments / (mu * math.sqrt(1 - _TREE_SHARE))
 
 
 def account_prepared(plan: Plan, mu: float, delta: float = 1e-6) -> Guarantee:
@@ -253,10 +200,7 @@ def _epsilon(profile: PrivacyProfile, delta: float) -> float:
 
 
 __all__ = [
-    "CLIPPED",
-    "LEVELS",
     "PreparedGuarantee",
-    "Spread",
     "account_prepared",
     "beside",
     "plan_beside",

@@ -13,15 +13,15 @@ from typing import Any
 from dplateau._json import amount
 from dplateau._validate import positive, whole
 from dplateau.accounting.guarantee import Guarantee, account
+from dplateau.accounting.looks import Look, look_from
 from dplateau.accounting.moments import Moments
-from dplateau.accounting.prepared import Spread, account_prepared
+from dplateau.accounting.prepared import account_prepared
 from dplateau.accounting.program import ProgramGuarantee, as_run
 from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.accounting.search import Search
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
-_LOOK, _MATRIX = "noisy counts and moments", "noisy counts, moments and second-moment matrix"
 _SANDWICH = "noisy gradient, curvature and outer products"
 
 
@@ -33,8 +33,8 @@ class Bought:
     ----------
     search : Search, optional
         The private selection that the model is the winner of.
-    scaling : Spread, optional
-        The private look at the columns that their bounds were drawn in by.
+    scaling : Look, optional
+        The private look that features were scaled by.
     columns : int
         How many columns it looked at.
     moments : Moments, optional
@@ -42,7 +42,7 @@ class Bought:
     """
 
     search: Search | None = None
-    scaling: Spread | None = None
+    scaling: Look | None = None
     columns: int = 0
     moments: Moments | None = None
 
@@ -95,17 +95,13 @@ class Bought:
         if self.search is not None:
             found["search"] = self.search.to_dict()
         if self.scaling is not None:
-            counts, moments = self.scaling.noise(self.columns)
             found["scaling"] = {
-                "mechanism": _MATRIX if self.scaling.whiten else _LOOK,
+                "mechanism": self.scaling.mechanism,
                 "mu": float(self.scaling.mu),
                 "columns": int(self.columns),
-                "count_noise": counts,
-                "moment_noise": moments,
+                **self.scaling.noises(self.columns),
                 "training_epsilon": amount(_training_alone(guarantee)),
             }
-            if self.scaling.whiten:
-                found["scaling"]["matrix_noise"] = self.scaling.matrix_noise(self.columns)
         if self.moments is not None:
             gradient, curvature, spread = self.moments.noise(plan)
             found["intervals"] = {
@@ -129,16 +125,7 @@ class Bought:
                 "must not be shown.",
             )
         if self.scaling is not None:
-            said += (
-                f"The bounds of {self.columns} column{'s' if self.columns > 1 else ''}, drawn in "
-                "to where the values lie by counts and moments with noise, whose price is part of "
-                "epsilon (theory, section 17).",
-            )
-            if self.scaling.whiten:
-                said += (
-                    "The linear map that makes their features uncorrelated, from the matrix of "
-                    "their second moments with noise.",
-                )
+            said += self.scaling.told(self.columns)
         if self.moments is not None:
             said += (
                 "What confidence intervals are computed from: gradient, curvature and outer "
@@ -154,9 +141,7 @@ class Bought:
             search = Search.from_dict(record["search"]) if "search" in record else None
             relation = record["guarantee"]["relation"]
             stored, sums = record.get("scaling"), record.get("intervals")
-            look = None
-            if stored is not None:
-                look = Spread(positive("mu", stored["mu"]), relation, "matrix_noise" in stored)
+            look = None if stored is None else look_from(stored, relation)
             columns = 0 if stored is None else whole("columns", stored["columns"])
             moments = None
             if sums is not None:

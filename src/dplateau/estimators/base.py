@@ -29,7 +29,7 @@ from dplateau.estimators.inputs import refuse_unreadable, refuse_unreleasable
 from dplateau.estimators.intervals import IntervalsMixin
 from dplateau.estimators.on_cluster import fit_on_cluster
 from dplateau.estimators.planned import PlannedModel
-from dplateau.estimators.scaling import as_bounds, as_came, looked, mapped
+from dplateau.estimators.scaling import as_bounds, as_came, looked, mapped, stay_as_they_are
 from dplateau.estimators.surroundings import COPIES, warn_of_learned_steps
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, relation_name
 from dplateau.plan.plan import Plan
@@ -130,6 +130,8 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
         warn_of_learned_steps(self)
         counting = self._counting()
         self._refuse_unpriced(options)
+        once = options.reservation is not None or options.checkpoint is not None
+        self._left_alone = once or stay_as_they_are(X)
         y = y if y is None or isinstance(y, Encoded) else self._targets(y)
         plan = self._plan_for(X, counting.count, options.groups)
         bought = self._purchases(plan.records, X.shape[1])
@@ -140,7 +142,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
                     "confidence intervals are computed in one process, and these records lie on a "
                     "cluster. Leave intervals out."
                 )
-        X = self._scaled(X, bought, options.groups)
+        X = self._scaled(X, bought, plan.records, options.groups)
         assert plan.loss is not None
         if options.reservation is not None:  # no step before the ledger has agreed to the plan
             options.reservation.confirm(plan, counting)
@@ -217,7 +219,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
                 "a ledger hears of one plan, and intervals are bought beside it. Leave them out, "
                 "or enter the certificate in the ledger afterwards."
             )
-        if not self._looks_at_lengths and (self.feature_bounds is None or self.scaling == "public"):
+        if not self._may_look or (self.feature_bounds is None and self.scaling == "auto"):
             return
         if any(o is not None for o in (options.reservation, options.checkpoint)):
             raise PlanError(
@@ -226,7 +228,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
                 "scaling='public'."
             )
 
-    def _scaled(self, X: Any, bought: Bought, groups: Any = None) -> Any:
+    def _scaled(self, X: Any, bought: Bought, records: int, groups: Any = None) -> Any:
         """Training features, mapped by public bounds or by what was bought.
 
         Where the unit is a person, the first row of each is looked at: one record of theirs.
@@ -240,9 +242,11 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
             order, pointers = by_person(groups, X.shape[0])
             seen = X[order[pointers[:-1]]]
         if self.feature_bounds is None:
-            if not self._looks_at_lengths or bought.scaling is None:
+            if not self._may_look or bought.scaling is None:
                 return X
-            self.scaling_ = looked(seen, None, self._norm(), bought.scaling, self.random_state)
+            self.scaling_ = looked(
+                *(seen, None, self._norm(), bought.scaling, records, self.random_state)
+            )
             return mapped(X, self.scaling_)
         low, high = as_bounds(self.feature_bounds)
         if len(low) != X.shape[1]:
@@ -254,8 +258,8 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
             self.scaling_ = np.column_stack([(low + high) / 2, (high - low) / 2])
             return X
         mapped(X[:0], np.ones((len(low), 2)))  # a sparse matrix is refused before it is looked at
-        look, norm = bought.scaling, self._norm()
-        self.scaling_ = looked(seen, (low, high), norm, look, self.random_state)
+        facts = (self._norm(), bought.scaling, records, self.random_state)
+        self.scaling_ = looked(seen, (low, high), *facts)
         return mapped(X, self.scaling_)
 
     def _plan_for(self, X: Any, count: PrivateCount | None, groups: Any) -> Plan:

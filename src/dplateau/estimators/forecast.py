@@ -11,6 +11,8 @@ from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 
 VIEW = 0.1  # of what there is to learn: forecast noise that a long view puts up with
+FEW = 0.5  # share of the reach that is worth going for where records are few
+ENOUGH = 600.0  # n mu R / Delta per class from which on all of it is
 MANY_WEIGHTS = 1000  # features that many separate classes as a rule; with fewer the view shortens
 
 
@@ -58,11 +60,12 @@ def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, priva
     ``privacy`` is ``n mu``; ``norm`` the bound on augmented feature rows.
     """
     noise = (sensitivity / (privacy * norm)) ** 2  # per unit of t = tau R**2
+    known = _known(loss, noise)
     noise /= _flattened(loss, weights, noise)
-    gain, start = 2 / loss.reach**2, 1 / loss.start
+    gain, start = 2 / (known * loss.reach) ** 2, 1 / loss.start
 
     def total(t: float) -> float:
-        return unlearned(loss, t) + min(loss.curvature * t**2 / 2, weights * t / 4) * noise
+        return unlearned(loss, t / known**2) + min(loss.curvature * t**2 / 2, weights * t / 4) * noise
 
     # Where a little more travel gains, gain / (start + gain t)**2, what its noise costs.
     settled = (math.sqrt(4 * gain / (weights * noise)) - start) / gain
@@ -72,6 +75,16 @@ def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, priva
             lambda t: loss.curvature * noise * t * (start + gain * t) ** 2 - gain, 0.0, walking
         )
     return min((t for t in (walking, settled) if t > 0), key=total) / norm**2
+
+
+def _known(loss: Loss, noise: float) -> float:
+    """The share of the loss's reach that is worth going for: half of it where records are few.
+
+    Large scores of a class whose records do not stand out from the noise are chance.
+    """
+    if not loss.labels:
+        return 1.0
+    return min(max(1 / math.sqrt(noise) / (len(loss.labels) * ENOUGH), FEW), 1.0)
 
 
 def unlearned(loss: Loss, t: float) -> float:

@@ -28,7 +28,7 @@ class Preparation:
         X, y = self.model._records(X, y)
         targets = self.model._targets(y)
         weights = self.model._weights(targets, sample_weight)
-        return self.model._scaled(X, Bought()), targets, weights
+        return self.model._scaled(X, Bought(), 0), targets, weights
 
 
 def fit_on_cluster(model: PrivateLinearModel, X: Any, y: Any, options: FitOptions) -> None:
@@ -36,7 +36,7 @@ def fit_on_cluster(model: PrivateLinearModel, X: Any, y: Any, options: FitOption
 
     Rows are never gathered: see docs/cluster.md.
     """
-    if model._looks_at_lengths or (model.feature_bounds is not None and model.scaling != "public"):
+    if model._may_look and not (model.feature_bounds is None and model.scaling == "auto"):
         raise PlanError(
             f"scaling={model.scaling!r} looks at all rows at once, which a cluster does not. Use "
             "scaling='public' with a Dask collection."

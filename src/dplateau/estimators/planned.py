@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 
 from dplateau._validate import non_negative, positive, whole
 from dplateau.accounting.guarantee import WEAK_EPSILON
+from dplateau.accounting.looks import Look
 from dplateau.accounting.prepared import plan_beside
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.bought import Bought
@@ -23,7 +24,7 @@ from dplateau.estimators.intervals import bought_moments
 from dplateau.estimators.pace import ROOM, measured
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
 from dplateau.estimators.scaling import KINDS as KINDS_OF_SCALING
-from dplateau.estimators.scaling import as_bounds, bought_look, row_norm
+from dplateau.estimators.scaling import as_bounds, bought_centre, bought_look, row_norm
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, KINDS, Batches, FullBatch, relation_name
 from dplateau.plan.domains import L2Ball
 from dplateau.plan.loss import Loss
@@ -137,6 +138,7 @@ class PlannedModel(BaseEstimator):
             cls.__doc__ = with_shared_parameters(cls.__doc__, PlannedModel.__doc__)
 
     _longest = 0.0  # the norm that no row exceeds, where data_norm clips to less (no parameter)
+    _left_alone = False  # features of this fit are not mapped in memory (no parameter)
     _bought = Bought()  # what was bought before the fit, with the same budget (no parameter)
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
@@ -279,23 +281,36 @@ class PlannedModel(BaseEstimator):
             *(self.intervals, weights, norm, relation, self.epsilon),
             self.delta,  # type: ignore[arg-type]
         )
-        return dataclasses.replace(self._bought_bounds(n_samples, relation), moments=moments)
+        look = self._look(n_samples, n_features, relation)
+        return dataclasses.replace(look, moments=moments)
 
-    def _bought_bounds(self, n_samples: int, relation: str) -> Bought:
-        if self._bought or not (self.feature_bounds is not None or self._looks_at_lengths):
+    def _look(self, n_samples: int, n_features: int, relation: str) -> Bought:
+        if self._bought or not self._may_look:
             return self._bought
         known = relation != ADD_OR_REMOVE_ONE or self.records is not None
-        columns = 1 if self.feature_bounds is None else len(self.feature_bounds)
-        look = bought_look(
-            *(self.scaling, columns, n_samples if known else 0, relation),
-            *(self.epsilon, self.delta),  # type: ignore[arg-type]
-        )
-        return Bought() if look is None else Bought(scaling=look, columns=columns)
+        budget = (relation, self.epsilon, self.delta)
+        look: Look | None
+        if self.feature_bounds is None:
+            look = bought_centre(self.scaling, n_features, n_samples, *budget)  # type: ignore[arg-type]
+        else:
+            rows = n_samples if known else 0
+            look = bought_look(self.scaling, n_features, rows, *budget)  # type: ignore[arg-type]
+        return Bought() if look is None else Bought(scaling=look, columns=n_features)
 
     @property
-    def _looks_at_lengths(self) -> bool:
-        """Whether a loose ``data_norm`` is drawn in."""
-        return self.scaling == "standard" and self.feature_bounds is None and not self._bought
+    def _may_look(self) -> bool:
+        """Whether features may be scaled by what the records look like.
+
+        Where a ``data_norm`` is all that is known, "auto" leaves features alone whenever something
+        else is stated in their scale, or where they cannot be mapped in memory.
+        """
+        if self._bought or self.scaling == "public":
+            return False
+        if self.feature_bounds is not None or self.scaling == "standard":
+            return True
+        stated = (self.radius, self.alpha, self.learning_rate, self.noise_multiplier)
+        free = all(each is None for each in stated) and not self.l1 and self.steps != math.inf
+        return free and not self.intervals and not self._left_alone
 
     def _batches(self, n_samples: int) -> Batches | None:
         if self.batches is None and self.batch_size is None:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.utils.extmath import row_norms
 
 from dplateau._validate import positive
-from dplateau.accounting.prepared import CLIPPED, Spread
+from dplateau.accounting.looks import CLIPPED, Centre, Look, Spread
 from dplateau.accounting.privacy_loss.conversions import gdp_of
 from dplateau.errors import DataError, PlanError
-from dplateau.training.scaling import WIDTH, private_bounds, whitening
+from dplateau.training.scaling import WIDTH, private_bounds, private_centre, whitening
+from dplateau.training.sources import mapped_bytes
 
 Array = NDArray[np.float64]
 
@@ -28,6 +28,7 @@ _ENOUGH = 0.1  # noise on the counts, as a share of the records, up to which loo
 _SHARP = 0.1  # noise on the matrix, as a share of a scaled feature's variance, likewise
 _AMPLE = 30.0  # n mu over columns**1.5 from which on whitening is forecast to pay
 _MOST_COLUMNS = 100  # that "auto" whitens
+_UNCLEAR = 0.2  # noise on the mean squared length up to which rows are centred
 
 
 def bought_mu(
@@ -44,18 +45,46 @@ def bought_mu(
     >>> bought_mu("auto", 5, 100_000, "replace_one", 1.0, 1e-6) > 0
     True
     """
-    if scaling not in KINDS:
-        raise PlanError(f"scaling must be one of {list(KINDS)}; found {scaling!r}.")
-    if scaling == "public" or columns == 0:
+    mu = 0.0 if columns == 0 else _share(scaling, epsilon, delta)
+    if mu == 0:
         return 0.0
-    if epsilon is None:
-        if scaling == "auto":
-            return 0.0
-        raise PlanError("scaling needs a budget to buy from: give epsilon, or scaling='public'.")
-    mu = SHARE * gdp_of(positive("epsilon", epsilon), delta)
     if scaling == "auto" and Spread(mu, relation).noise(columns)[0] > _ENOUGH * records:
         return 0.0
     return mu
+
+
+def _share(scaling: str, epsilon: float | None, delta: float) -> float:
+    """The Gaussian privacy that a look would cost; 0 where none is wanted."""
+    if scaling not in KINDS:
+        raise PlanError(f"scaling must be one of {list(KINDS)}; found {scaling!r}.")
+    if scaling == "public" or (scaling == "auto" and epsilon is None):
+        return 0.0
+    if epsilon is None:
+        raise PlanError("scaling needs a budget to buy from: give epsilon, or scaling='public'.")
+    return SHARE * gdp_of(positive("epsilon", epsilon), delta)
+
+
+def bought_centre(
+    scaling: str, features: int, records: int, relation: str, epsilon: float | None, delta: float
+) -> Centre | None:
+    """The look at rows of which only ``data_norm`` is known: their mean and usual length.
+
+    "auto" looks where noise is small against the number of records: no longer than the longest row
+    on the mean, and `_UNCLEAR` on the mean squared length.
+
+    Examples
+    --------
+    >>> bought_centre("auto", 64, 300, "add_or_remove_one", 0.1, 1e-5)
+    >>> bought_centre("auto", 64, 3000, "add_or_remove_one", 0.1, 1e-5)  # doctest: +ELLIPSIS
+    Centre(mu=..., relation='add_or_remove_one')
+    """
+    mu = _share(scaling, epsilon, delta)
+    if mu == 0:
+        return None
+    look = Centre(mu, relation)
+    _, noise = look.noise()
+    clear = noise * max(math.sqrt(features), 1 / _UNCLEAR) <= records
+    return look if clear or scaling != "auto" else None
 
 
 def bought_look(
@@ -109,12 +138,19 @@ def row_norm(features: int) -> float:
     return CLIPPED * math.sqrt(features)
 
 
+def stay_as_they_are(X: Any) -> bool:
+    """Whether features are not mapped in memory: sparse, in a file, or on a cluster."""
+    return not isinstance(X, np.ndarray) or mapped_bytes(X) > 0
+
+
 def mapped(X: Any, scaling: Array) -> Any:
     """The features as they are trained on.
 
     ``scaling`` has a row for every feature: its centre, its half width and, where features are
     whitened, a row of the matrix that they are multiplied by afterwards.
     """
+    if getattr(X, "dtype", None) == np.float32:
+        scaling = scaling.astype(np.float32)  # half the memory, as the rows came
     centre, half = scaling[:, 0], scaling[:, 1]
     if scipy.sparse.issparse(X):
         if centre.any() or scaling.shape[1] > 2:
@@ -136,19 +172,22 @@ def as_came(weights: Array, constant: Any, scaling: Array) -> tuple[Array, Any]:
 
 
 def looked(
-    X: Any, bounds: tuple[Array, Array] | None, data_norm: float, look: Spread | None, seed: Any
+    X: Any,
+    bounds: tuple[Array, Array] | None,
+    data_norm: float,
+    look: Look | None,
+    records: int,
+    seed: Any,
 ) -> Array:
     """What features are mapped by: public bounds, or what a look at the records found.
 
-    Without bounds the lengths of rows are looked at, and a loose ``data_norm`` is drawn in: rows
-    are stretched so that it fits those there are.
+    Without bounds rows are centred, and stretched so that ``data_norm`` fits those there are.
     """
     if bounds is None:
-        assert look is not None
-        lengths = row_norms(X).astype(np.float64)[:, None]
-        _, high = private_bounds(lengths, np.zeros(1), np.array([data_norm]), look, seed)
-        share = min(max(float(high[0]) / data_norm, 1e-6), 1.0)
-        return np.column_stack([np.zeros(X.shape[1]), np.full(X.shape[1], share)])
+        assert isinstance(look, Centre)
+        centre, share = private_centre(X, data_norm, look, records, seed)
+        return np.column_stack([centre, np.full(X.shape[1], share)])
+    assert look is None or isinstance(look, Spread)
     low, high = bounds
     values = None if look is None else np.asarray(X, dtype=np.float64)
     if look is not None and values is not None:
@@ -165,9 +204,11 @@ __all__ = [
     "SHARE",
     "as_bounds",
     "as_came",
+    "bought_centre",
     "bought_look",
     "bought_mu",
     "looked",
     "mapped",
     "row_norm",
+    "stay_as_they_are",
 ]

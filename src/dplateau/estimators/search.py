@@ -21,6 +21,7 @@ from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
+from dplateau.estimators.scaling import stay_as_they_are
 from dplateau.estimators.scoring import Score, noisy_score, score_for
 from dplateau.estimators.search_plan import choose_trials, plan_search
 from dplateau.estimators.surroundings import COPIES, accounted
@@ -156,7 +157,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             model = clone(self.estimator).set_params(**setting, epsilon=epsilon, delta=delta)
             for name in ("_bought", "_longest", "_mapping"):  # of a table, before the search
                 setattr(model, name, getattr(self.estimator, name))
-            if model._looks_at_lengths and "data_norm" in setting:
+            if model.scaling == "standard" and model._may_look and "data_norm" in setting:
                 raise PlanError(
                     "data_norm cannot be searched over where scaling='standard' looks at the "
                     "lengths of rows, once, before the search. Leave one of them out."
@@ -200,7 +201,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
             return planned
 
-        score, looked = self._score(models[0], sizes), self._look(models[0], sizes, features).mu
+        score, looked = self._score(models[0], sizes), self._look(models, sizes, features).mu
         return plan_search(
             [planner(model) for model in models],
             choose_trials(self.trials, len(models), epsilon, delta, looked),
@@ -211,9 +212,14 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             before=looked,
         )
 
-    def _look(self, model: PrivateLinearModel, sizes: _Sizes, features: int) -> Bought:
-        """The look at the columns that is bought before the search, by all its records."""
-        return model._purchases(sizes.records or sizes.trained + sizes.scored, features)
+    def _look(self, models: Sequence[PrivateLinearModel], sizes: _Sizes, features: int) -> Bought:
+        """The look at the features that is bought before the search, by all its records.
+
+        Only where every candidate would have it: settings may be stated in the features' scale.
+        """
+        if not all(model._may_look or model._bought for model in models):
+            return Bought()
+        return models[0]._purchases(sizes.units, features)
 
     def _score(self, model: PrivateLinearModel, sizes: _Sizes) -> Score:
         likely = sizes.scored
@@ -249,10 +255,12 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             bound = count_records(counting.count, rows, self.random_state)
             likely = counting.count.likely_records(bound)
         sizes = _Sizes.of(first, bound, self.validation, likely)
+        for model in models:
+            model._left_alone = stay_as_they_are(X)
         search = self._planned(models, sizes, X.shape[1])
-        look = self._look(first, sizes, X.shape[1])
+        look = self._look(models, sizes, X.shape[1])
         first.random_state = self.random_state
-        scaled = first._scaled(X, look)  # all records are looked at, once
+        scaled = first._scaled(X, look, sizes.units)  # all records are looked at, once
         first.random_state = None
         *_, streams = noise.open_streams(self.random_state, 3)
         scored = _to_score(first, rows, sizes, float(self.validation), streams[1])
@@ -337,6 +345,11 @@ class _Sizes:
 
     def __init__(self, trained: int, scored: int, likely: int | None, records: int | None) -> None:
         self.trained, self.scored, self.likely, self.records = trained, scored, likely, records
+
+    @property
+    def units(self) -> int:
+        """All of them."""
+        return self.records or self.trained + self.scored
 
     @classmethod
     def of(

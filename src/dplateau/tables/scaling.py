@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.accounting.prepared import Spread
+from dplateau.accounting.looks import Spread
 from dplateau.tables.columns import Column, Number, column_from_dict
 from dplateau.tables.encoding import PublicTableEncoder
 from dplateau.training.scaling import WIDTH, private_bounds, whitening

@@ -2,20 +2,23 @@
 
 Public bounds are often ten or a thousand times wider than the data. A tree of noisy counts finds
 a window that holds nearly all values of every column, noisy moments inside the window centre and
-scale it; where features are whitened, the noisy matrix of second moments follows. All are Gaussian
-releases with noise drawn without error; what is returned is computed from them alone.
+scale it; where features are whitened, the noisy matrix of second moments follows. Rows of which
+only a length is known are centred by their noisy mean and drawn in to their usual distance from it.
+All are Gaussian releases with noise drawn without error; what is returned is computed from them
+alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
-from dplateau.accounting.prepared import CLIPPED, LEVELS, Spread
+from dplateau.accounting.looks import CLIPPED, LEVELS, Centre, Spread
 from dplateau.training import noise
 from dplateau.training.exact import add_and_round
 
@@ -26,6 +29,7 @@ _OUTSIDE = 0.02  # share of the values that a window may leave out
 _DOUBT = 3.0  # deviations of noise that a decision allows for
 _MOST_DOUBT = 0.25  # share of the values beyond which nothing is decided
 _PIECE = 1 << 20  # values that are looked at together
+_ROOM = 1.1  # the clipping norm of centred rows, in units of their usual length
 _NARROWEST = 0.05  # of a window, so that a constant column is not blown up
 
 
@@ -183,6 +187,67 @@ def whitening(rows: Array, spread: Spread, random_state: noise.Seed = None) -> t
     return centre, np.asarray((axes / np.sqrt(values)) @ axes.T / WIDTH)
 
 
+def private_centre(
+    rows: Any, longest: float, look: Centre, records: int, random_state: noise.Seed = None
+) -> tuple[Array, float]:
+    """The mean of the rows and how far from it they usually lie, as a share of ``longest``.
+
+    Parameters
+    ----------
+    rows : array or sparse matrix of shape (records, features)
+        One with a value that is not finite counts nothing, longer ones are scaled down. Sparse
+        rows are not centred, as they would not be sparse afterwards.
+    longest : float
+        The public bound on their norm.
+    records : int
+        How many rows there are, by a public number.
+
+    Guarantee
+    ---------
+    The result is ``look.mu``-Gaussian differentially private under ``look.relation``.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal(0.05, 0.01, (5_000, 3))
+    >>> centre, share = private_centre(rows, 10.0, Centre(1.0, "replace_one"), 5_000, 1)
+    >>> bool(np.abs(centre - 0.05).max() < 0.01 and share < 0.01)
+    True
+    """
+    *_, (generator, _) = noise.open_streams(random_state, 4)
+    of_counts, of_sums = look.noise()
+    sparse, features = scipy.sparse.issparse(rows), rows.shape[1]
+    lengths = np.concatenate([np.zeros(0), *(norms for _, norms in _with_norms(rows))])
+    _, reach, _ = _window(_Shares(lengths, 0.0, longest), of_counts, generator)
+    reach *= longest
+    sums = np.zeros(features + 1)
+    for piece, norms in _with_norms(rows):
+        held = np.isfinite(norms)
+        shrink = 1 / np.maximum(norms[held], reach)
+        if not sparse:
+            # Cut towards 0, to multiples of which a million million are added up exactly.
+            unit = np.trunc(piece[held] * shrink[:, None] * 2.0**20) / 2.0**20
+            sums[:-1] += unit.sum(axis=0)
+        sums[-1] += _summable((norms[held] * shrink) ** 2 - 0.5).sum()
+    found = _noisy(sums, of_sums, generator) / records
+    mean, hidden = found[:-1], features * (of_sums / records) ** 2
+    length = float(mean @ mean)
+    # What noise alone would make of it is taken off, and nothing is left where it is all noise.
+    kept = 0.0 if sparse else max(1 - hidden / max(length, 1e-300), 0.0)
+    usual = max(found[-1] + 0.5 - kept**2 * length + of_sums / records, _NARROWEST**2)
+    return kept * mean * reach, min(_ROOM * math.sqrt(usual), 2.0) * reach / longest
+
+
+def _with_norms(rows: Any) -> Iterator[tuple[Any, Array]]:
+    """Pieces of rows in double precision, with norms that are not finite where a value is not."""
+    size = max(_PIECE // max(rows.shape[1], 1), 1)
+    for first in range(0, rows.shape[0], size):
+        piece = rows[first : first + size].astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = piece.multiply(piece) if scipy.sparse.issparse(piece) else piece * piece
+            norms = np.sqrt(np.asarray(squares.sum(axis=1), dtype=np.float64).ravel())
+        yield piece, norms
+
+
 def _summable(values: Array) -> Array:
     """Multiples of 2**-20: a million million of them are added up without any rounding."""
     return noise.round_to_grid(values, 2.0**-20)
@@ -194,4 +259,4 @@ def _noisy(sums: Array, deviation: float, generator: np.random.Generator) -> Arr
     return add_and_round(sums, deviation, grid, generator)
 
 
-__all__ = ["LEVELS", "WIDTH", "Spread", "private_bounds", "whitening"]
+__all__ = ["LEVELS", "WIDTH", "Centre", "Spread", "private_bounds", "private_centre", "whitening"]
