@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau.accounting.looks import Spread
 from dplateau.accounting.moments import Moments
-from dplateau.accounting.prepared import Spread
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.accounting.search import Search
 from dplateau.accounting.trials import NegativeBinomial

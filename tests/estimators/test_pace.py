@@ -23,7 +23,8 @@ def paced(monkeypatch, step, product):
 
 def test_less_time_means_fewer_steps_at_the_same_epsilon(monkeypatch):
     paced(monkeypatch, 1e-3, 1e-12)
-    short, long = (logistic(time_budget=s).plan(1000, 5) for s in (0.1, "2s"))
+    model = logistic(scaling="public")
+    short, long = (model.set_params(time_budget=s).plan(1000, 5) for s in (0.1, "2s"))
     assert 80 <= short.iterations <= 90
     assert long.iterations > 100
     for plan in (short, long):

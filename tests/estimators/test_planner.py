@@ -65,7 +65,8 @@ def test_the_travel_minimises_the_forecast():
 
         def forecast(t, weights=weights, privacy=privacy):
             noise = min(loss.curvature * (t * norm) ** 2 / 2, weights * t / 4)
-            return (15 / norm) ** 2 / (2 * t) + noise * (norm / privacy) ** 2
+            reach = 15 * min(max(privacy / 2 / 600, 0.5), 1.0)
+            return (reach / norm) ** 2 / (2 * t) + noise * (norm / privacy) ** 2
 
         if forecast(tau) <= min(forecast(tau * 1.3), forecast(tau / 1.3)) * (1 + 1e-9):
             continue

@@ -138,8 +138,8 @@ def test_a_loose_norm_is_drawn_in_to_the_usual_length():
     y = (X[:, 0] + 0.3 * rng.standard_normal(12_000) > 0).astype(int)
     X /= 50
     facts = {"classes": [0, 1], "data_norm": 10.0, **BUDGET, "epsilon": 0.5}
-    loose = dp.PrivateLogisticRegression(**facts).fit(X, y)
-    drawn = dp.PrivateLogisticRegression(scaling="standard", **facts).fit(X, y)
+    loose = dp.PrivateLogisticRegression(scaling="public", **facts).fit(X, y)
+    drawn = dp.PrivateLogisticRegression(**facts).fit(X, y)
     assert drawn.score(X, y) > 0.85 > loose.score(X, y)
     assert drawn.certificate_.epsilon <= 0.5
     assert drawn.plan_.data_norm == 10.0  # the plan is the same whatever was found

@@ -16,8 +16,8 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 import dplateau as dp
+from dplateau.accounting.looks import Spread
 from dplateau.accounting.moments import Moments
-from dplateau.accounting.prepared import Spread
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.accounting.search import Search
 from dplateau.accounting.trials import NegativeBinomial

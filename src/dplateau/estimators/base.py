@@ -41,7 +41,7 @@ from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 from dplateau.training.sandwich import private_sandwich
 from dplateau.training.sources import spool_parquet
-from dplateau.training.targets import Encoded, encode
+from dplateau.training.targets import Encoded, encode, which_exist
 
 Array = NDArray[np.float64]
 
@@ -130,8 +130,9 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
         warn_of_learned_steps(self)
         counting = self._counting()
         self._refuse_unpriced(options)
-        once = options.reservation is not None or options.checkpoint is not None
-        self._left_alone = once or stay_as_they_are(X)
+        apart = (options.reservation, options.checkpoint, options.sample_weight)
+        weighed = self.largest_weight != 1 or any(each is not None for each in apart)
+        self._left_alone = weighed or stay_as_they_are(X)
         y = y if y is None or isinstance(y, Encoded) else self._targets(y)
         plan = self._plan_for(X, counting.count, options.groups)
         bought = self._purchases(plan.records, X.shape[1])
@@ -142,7 +143,8 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
                     "confidence intervals are computed in one process, and these records lie on a "
                     "cluster. Leave intervals out."
                 )
-        X = self._scaled(X, bought, plan.records, options.groups)
+        present = None if y is None or isinstance(y, Encoded) else which_exist(np.asarray(y))
+        X = self._scaled(X, bought, plan.records, present, options.groups)
         assert plan.loss is not None
         if options.reservation is not None:  # no step before the ledger has agreed to the plan
             options.reservation.confirm(plan, counting)
@@ -228,19 +230,26 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
                 "scaling='public'."
             )
 
-    def _scaled(self, X: Any, bought: Bought, records: int, groups: Any = None) -> Any:
+    def _scaled(
+        self, X: Any, bought: Bought, records: int, present: Any = None, groups: Any = None
+    ) -> Any:
         """Training features, mapped by public bounds or by what was bought.
 
-        Where the unit is a person, the first row of each is looked at: one record of theirs.
+        Records without a target (not ``present``) are not looked at, and where the unit is a person
+        the first row of each is: one record of theirs.
         """
         self.__dict__.pop("scaling_", None)  # of a fit before
         if self._mapping is not None:
             self.scaling_ = self._mapping
             return mapped(X, self.scaling_)
         seen = X
-        if groups is not None and bought.scaling is not None:
-            order, pointers = by_person(groups, X.shape[0])
-            seen = X[order[pointers[:-1]]]
+        if bought.scaling is not None:
+            if groups is not None:
+                order, pointers = by_person(groups, X.shape[0])
+                rows = order[pointers[:-1]]
+                seen = X[rows if present is None else rows[present[rows]]]
+            elif present is not None and not present.all():
+                seen = X[present]
         if self.feature_bounds is None:
             if not self._may_look or bought.scaling is None:
                 return X

@@ -65,7 +65,9 @@ def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, priva
     gain, start = 2 / (known * loss.reach) ** 2, 1 / loss.start
 
     def total(t: float) -> float:
-        return unlearned(loss, t / known**2) + min(loss.curvature * t**2 / 2, weights * t / 4) * noise
+        return (
+            unlearned(loss, t / known**2) + min(loss.curvature * t**2 / 2, weights * t / 4) * noise
+        )
 
     # Where a little more travel gains, gain / (start + gain t)**2, what its noise costs.
     settled = (math.sqrt(4 * gain / (weights * noise)) - start) / gain

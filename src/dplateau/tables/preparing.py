@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau import estimators
-from dplateau.accounting.prepared import Spread
+from dplateau.accounting.looks import Spread
 from dplateau.certificate.bought import Bought
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel

@@ -127,7 +127,9 @@ class TableModel:
         facts, bought, clipped, axes = scaled(facts, table, target, scaling, search, options)
         encoder, column = split(facts, target, rows)
         budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
-        estimator = estimator_for(column, model, data_norm=encoder.data_norm * clipped, **options)
+        kind = scaling if scaling == "auto" else "public"  # others have been bought above
+        norm = encoder.data_norm * clipped
+        estimator = estimator_for(column, model, data_norm=norm, scaling=kind, **options)
         estimator._bought, estimator._longest = bought, encoder.data_norm
         if axes is not None:
             estimator._mapping = whitened_features(encoder, scaled_columns(facts, target), *axes)  # type: ignore[misc]
@@ -313,7 +315,10 @@ class TableModel:
         model.n_features_in_ = encoder.n_features_out_
         if "scaling" in stored:
             model.scaling_ = np.array(stored["scaling"], dtype=np.float64)
-            if model.scaling_.shape != (model.n_features_in_, model.n_features_in_ + 2):
+            if model.scaling_.shape not in (
+                (model.n_features_in_, 2),
+                (model.n_features_in_, model.n_features_in_ + 2),
+            ):
                 raise KeyError("scaling")
         sums = stored.get("moments")
         model.moments_ = None if sums is None else Sandwich.from_dict(sums)
