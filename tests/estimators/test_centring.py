@@ -1,0 +1,114 @@
+"""Rows of which only a length is known: mean and usual length, bought (section 17)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import dplateau as dp
+from dplateau.accounting.looks import LEVELS, Centre
+from dplateau.errors import CertificateError
+from dplateau.training.scaling import private_centre
+
+RNG = np.random.default_rng(0)
+SHARED = np.array([0.8, 0.0, 0.0, 0.0])  # what all rows have in common
+X = SHARED + 0.1 * RNG.standard_normal((4000, 4))
+Y = (X[:, 1] + 0.5 * X[:, 2] + 0.02 * RNG.standard_normal(4000) > 0).astype(int)
+FACTS = {"epsilon": 0.3, "delta": 1e-6, "data_norm": 3.0, "steps": 60, "random_state": 1}
+
+
+def model(**changes):
+    return dp.PrivateLogisticRegression(classes=[0, 1], **{**FACTS, **changes})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return model().fit(X, Y)
+
+
+def test_what_rows_share_is_taken_off_and_paid_for(fitted):
+    centred, plain = fitted, model(scaling="public").fit(X, Y)
+    assert np.abs(centred.scaling_[:, 0] - SHARED).max() < 0.1
+    assert (centred.scaling_[:, 1] < 0.2).all()  # of the longest: usual rows are 0.2 long
+    assert centred.score(X, Y) > 0.9 > plain.score(X, Y)
+    certificate = centred.certificate_
+    assert 0.29 < certificate.epsilon <= 0.3
+    assert certificate.to_dict()["scaling"]["mechanism"].startswith("noisy counts of row lengths")
+    assert all(check.passed for check in certificate.verify(centred).checks)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda r: r.pop("scaling"), lambda r: r["scaling"].update(mu=0.001)]
+)
+def test_a_look_at_rows_cannot_be_hidden(fitted, change):
+    record = fitted.certificate_.to_dict()
+    change(record)
+    with pytest.raises(CertificateError):
+        dp.Certificate.from_json(json.dumps(record)).verify(fitted)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [{"radius": 5.0}, {"alpha": 0.1}, {"learning_rate": 0.1}, {"l1": 0.01}, {"intervals": True}],
+)
+def test_what_is_stated_in_the_scale_of_features_leaves_them_alone(stated):
+    assert model(**stated)._purchases(4000, 4).scaling is None
+    assert model()._purchases(4000, 4).scaling is not None
+
+
+def test_sparse_weighed_and_checkpointed_rows_stay_as_they_are(tmp_path):
+    assert not hasattr(model().fit(scipy.sparse.csr_array(X), Y), "scaling_")
+    assert not hasattr(model().fit(X, Y, sample_weight=np.ones(len(X))), "scaling_")
+    assert not hasattr(
+        model(random_state=None).fit(X, Y, checkpoint=tmp_path / "resume"), "scaling_"
+    )
+    assert not hasattr(model().fit(X[:40], Y[:40]), "scaling_")  # too few for the noise
+
+
+@pytest.mark.slow
+def test_a_search_over_steps_follows_a_look_and_one_over_radii_does_not():
+    bare = dp.PrivateLogisticRegression(classes=[0, 1], data_norm=3.0)
+    facts = {"epsilon": 1.0, "delta": 1e-6, "trials": 3, "random_state": 1}
+    looked = dp.PrivateSearch(bare.set_params(batches="full"), {"steps": [20, 60]}, **facts).fit(
+        X, Y
+    )
+    assert hasattr(looked.best_estimator_, "scaling_")
+    assert looked.certificate_.epsilon <= 1.0
+    assert all(c.passed for c in looked.certificate_.verify(looked.best_estimator_).checks)
+    plain = dp.PrivateSearch(bare, [{"steps": [20]}, {"radius": [5.0], "steps": [20]}], **facts)
+    assert not hasattr(plain.fit(X, Y).best_estimator_, "scaling_")
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_no_record_moves_a_release_by_more_than_is_covered(relation, monkeypatch):
+    """Attack: random, long, opposite and broken rows, before the noise."""
+    look, found = Centre(1.0, relation), []
+
+    def spied(sums, deviation, generator):
+        found.append(np.array(sums) / deviation)
+        return sums
+
+    monkeypatch.setattr("dplateau.training.scaling._noisy", spied)
+
+    def released(rows, reach):
+        found.clear()
+        if reach:  # the sums that follow are compared for the same window
+            monkeypatch.setattr("dplateau.training.scaling._window", lambda *_: (0.0, reach, 3.0))
+        private_centre(np.array(rows), 2.0, look, 3, 0)
+        return np.concatenate(found if reach else found[:LEVELS])
+
+    others = [[0.1, 0.2], [1.0, -1.5]]
+    records = [[2.0, 0.0], [-2.0, 0.0], [0.0, 0.0], [1e9, 1e9], [math.inf, 0.0], [1e-9, 2.0]]
+    records += (3 * RNG.standard_normal((6, 2))).tolist()
+    for reach, share in ((0.0, 0.3), (1.0, 0.7), (0.3, 0.7)):
+        worst = 0.0
+        for one, other in itertools.product(records, records):
+            second = [*others, other] if relation == "replace_one" else others
+            moved = released([*others, one], reach) - released(second, reach)
+            worst = max(worst, float(np.linalg.norm(moved)))
+        assert 0.85 * math.sqrt(share) < worst <= math.sqrt(share) * (1 + 1e-9)
