@@ -138,8 +138,8 @@ def main() -> None:
     facts |= {"neighboring_relation": "add_or_remove_one"}
     budget = {"epsilon": asked.epsilon, "delta": 1e-5}
     if asked.search:
-        model = dp.PrivateLogisticRegression(**facts, **budget, batches="poisson", batch_size=512)
-        grid = {"steps": [8_000, 12_000], "learning_rate": [15.0]}
+        model = dp.PrivateLogisticRegression(**facts, **budget)
+        grid = {"steps": [7_000, 10_000, 14_000]}
         model = dp.PrivateSearch(model, grid, validation=0.1, **budget).fit(X, y).best_estimator_
     else:
         model = dp.PrivateLogisticRegression(**facts, **budget).fit(X, y)
