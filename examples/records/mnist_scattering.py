@@ -138,7 +138,7 @@ def main() -> None:
     facts |= {"neighboring_relation": "add_or_remove_one"}
     budget = {"epsilon": asked.epsilon, "delta": 1e-5}
     if asked.search:
-        model = dp.PrivateLogisticRegression(**facts, **budget)
+        model = dp.PrivateLogisticRegression(**facts)
         grid = {"steps": [7_000, 10_000, 14_000]}
         model = dp.PrivateSearch(model, grid, validation=0.1, **budget).fit(X, y).best_estimator_
     else:
