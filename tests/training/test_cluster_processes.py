@@ -1,7 +1,10 @@
 """Workers in processes of their own, killed and stopped by their ids: the step is the same."""
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -17,6 +20,7 @@ from dplateau.training.partitions import Part, Partitions
 from dplateau.training.run import release
 
 distributed = pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
 pytestmark = pytest.mark.slow
@@ -147,3 +151,167 @@ def test_hubs_ask_workers_that_answer_each_other(monkeypatch, workers, processes
         np.testing.assert_allclose(trained(), expected, rtol=0, atol=1e-14)
     hubs = 3 if workers == 5 else 2
     assert (started.count("Share"), started.count("Hub")) == (workers, hubs)
+
+
+KINDS = [
+    dp.FullBatch(),
+    dp.Cyclic(80),
+    dp.FixedSize(70),
+    dp.Poisson(80),
+    dp.RandomAllocation(80),
+]
+
+
+def test_a_tree_of_eighteen_workers_sums_what_one_machine_sums(monkeypatch):
+    started, asked = [], []
+    start, call = dask_workers.DaskWorkers.start, dask_workers._Actor.call
+    monkeypatch.setattr(
+        dask_workers.DaskWorkers,
+        "start",
+        lambda self, address, kind: started.append(kind.__name__) or start(self, address, kind),
+    )
+
+    def spied(actor, method, *arguments):
+        if method == "sum" and threading.current_thread() is threading.main_thread():
+            asked.append(type(arguments[2]).__name__)
+        return call(actor, method, *arguments)
+
+    monkeypatch.setattr(dask_workers._Actor, "call", spied)
+    X, y = problem()
+    with (
+        distributed.LocalCluster(
+            n_workers=18, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as opened,
+        distributed.Client(opened),
+    ):
+        for batches in KINDS:
+            plan = PLAN.replace(batches=batches)
+            far = da.from_array(X, chunks=(20, D)), da.from_array(y, chunks=20)
+            found = release(plan, plan.loss, *far, random_state=6).weights
+            here = run(plan, plan.loss, X, y, random_state=6)
+            np.testing.assert_allclose(found, here, rtol=0, atol=1e-14)
+    assert started.count("Share") == 18 * len(KINDS)
+    assert started.count("Hub") == 5 * len(KINDS)  # the root of 18, rounded up
+    assert set(asked) == {"dict"}  # the driver asks hubs, and nobody else
+    assert len(asked) <= 5 * 12 * len(KINDS)
+
+
+def strike_at(monkeypatch, client, moment, times=1):
+    """Kill the worker that is asked for something, as soon as it is asked, so many times."""
+    call, struck = dask_workers._Actor.call, []
+
+    def spied(actor, method, *arguments):
+        pending = call(actor, method, *arguments)
+        through_hub = method == "sum" and isinstance(arguments[2], dict)
+        found = {"sum": "hub" if through_hub else "sum"}.get(method, method)
+        late = method != "sum" or arguments[0] > 2  # steps are under way
+        if found == moment and late and len(struck) < times:
+            with contextlib.suppress(OSError):  # it may be dying already
+                (pid,) = client.run(os.getpid, workers=[actor.address]).values()
+                os.kill(pid, signal.SIGKILL)
+                struck.append(actor.address)
+        return pending
+
+    monkeypatch.setattr(dask_workers._Actor, "call", spied)
+    return struck
+
+
+def slow_parts(pause):
+    X, y = problem()
+
+    def loader(part, nap=time.sleep, split=np.array_split, kind=Part):
+        return lambda: nap(pause) or kind(split(X, 4)[part], split(y, 4)[part])
+
+    return Partitions(tuple(loader(k) for k in range(4)), D)
+
+
+@pytest.mark.parametrize("moment", ["load", "settle", "sum", "hub"])
+def test_a_worker_may_be_killed_at_any_moment(client, monkeypatch, moment):
+    if moment == "hub":
+        monkeypatch.setattr(cluster, "FLAT", 1)
+    struck = strike_at(monkeypatch, client, moment)
+    with dask_workers.on_workers(slow_parts(0.3), None) as team:
+        found = release(PLAN, PLAN.loss, team, None, random_state=6).weights
+    assert len(struck) == 1
+    np.testing.assert_allclose(
+        found, run(PLAN, PLAN.loss, *problem(), random_state=6), rtol=0, atol=1e-14
+    )
+
+
+def test_workers_killed_again_and_again_end_the_run(client, monkeypatch):
+    struck = strike_at(monkeypatch, client, "sum", times=100)
+    issued = []
+    with (
+        dask.config.set({"dplateau.retries": 2}),
+        pytest.raises(ClusterError, match=r"lost 3 answers.*Nothing is released"),
+        dask_workers.on_workers(slow_parts(0.0), None) as team,
+    ):
+        release(PLAN, PLAN.loss, team, None, issue=issued.append)
+    assert len(struck) >= 3
+    assert not issued
+
+
+def test_workers_killed_at_random_moments_change_nothing(client, monkeypatch):
+    """Four kills, at moments that a generator chose; the weights are one machine's each time."""
+    monkeypatch.setattr(cluster, "_RESTART", 30.0)
+    rng, done = np.random.default_rng(11), threading.Event()
+    plan = PLAN.replace(iterations=4000)
+
+    def kill():
+        for _ in range(4):
+            if done.wait(2.0 + 4.0 * rng.random()):
+                return
+            pids = list(client.run(os.getpid).values())
+            if pids:
+                os.kill(pids[rng.integers(len(pids))], signal.SIGKILL)
+                killed.append(time.monotonic())
+
+    killed = []
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with dask_workers.on_workers(slow_parts(0.2), None) as team:
+            found = release(plan, plan.loss, team, None, random_state=6).weights
+    finally:
+        done.set()
+        killer.join()
+    assert len(killed) >= 2
+    expected = run(plan, plan.loss, *problem(), random_state=6)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
+
+
+def test_no_worker_that_comes_back_ends_the_run(client, monkeypatch):
+    monkeypatch.setattr(cluster, "_PATIENCE", 1.0)
+    monkeypatch.setattr(cluster, "_RESTART", 1.0)
+    at_step(monkeypatch, 5, lambda team: client.cluster.scale(0))
+    with pytest.raises(ClusterError, match=r"no worker left.*Nothing is released"):
+        trained()
+
+
+def test_a_scheduler_that_is_gone_ends_the_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(dask_workers, "_ANSWER", 5.0)
+    facts = tmp_path / "scheduler.json"
+    told = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    asked = ["--scheduler-file", str(facts)]
+    scheduler, worker = (
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", *asked, "--port", "0"],
+        [sys.executable, "-m", "distributed.cli.dask_worker", *asked, "--nthreads", "1"],
+    )
+    started = [
+        subprocess.Popen([*command, "--no-dashboard"], **told)
+        for command in (scheduler, [*worker, "--no-nanny"])
+    ]
+    at_step(monkeypatch, 5, lambda team: [process.kill() for process in started])
+    said = r"scheduler at .* does not answer.*Nothing is released"
+    try:
+        until = time.monotonic() + 60
+        while not facts.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        with distributed.Client(scheduler_file=str(facts), timeout=60) as client:
+            client.wait_for_workers(1, timeout=60)
+            with pytest.raises(ClusterError, match=said):
+                trained()
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()

@@ -200,3 +200,26 @@ def test_a_record_of_a_memory_map_costs_two_bytes(tmp_path, kind):
         peaks.append(float(done.stdout))
     assert (peaks[1] - peaks[0]) / (many - few) <= 2.1
     assert peaks[0] <= 2.1 * few + 5e7  # and what is passing, whatever the number of records
+
+
+def test_scaling_and_intervals_give_pages_of_a_table_on_disk_back(tmp_path, monkeypatch):
+    from dplateau.accounting.moments import Moments
+    from dplateau.accounting.prepared import Spread
+    from dplateau.training import sandwich, scaling
+
+    rows = 1 << 17
+    np.full((rows, 2), 0.5).tofile(tmp_path / "X")
+    X = np.memmap(tmp_path / "X", dtype=np.float64, mode="r", shape=(rows, 2))
+    given = []
+    for module in (scaling, sandwich):
+        monkeypatch.setattr(module, "release_pages", lambda part: given.append(part.base))
+    monkeypatch.setattr(scaling, "_PIECE", rows // 4)
+    spread = Spread(1.0, "replace_one")
+    scaling.private_bounds(list(X.T), np.zeros(2), np.ones(2), spread, random_state=0)
+    assert len(given) == 2 * 2 * 4  # columns, passes, pieces
+    given.clear()
+    loss = dp.Logistic(classes=(0, 1))
+    plan = plan_for(loss, dp.FullBatch()).replace(records=rows)
+    moments = Moments(1.0, "replace_one", 1.5)
+    sandwich.private_sandwich(plan, X, np.arange(rows) % 2, np.zeros(2), moments, random_state=0)
+    assert len(given) == 2

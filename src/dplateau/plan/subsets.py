@@ -101,20 +101,18 @@ def uniform_subset(population: int, size: int, stream: np.random.Generator) -> I
     [0, 1, 2, 3, 4]
     """
     fewer = min(size, population - size)
-    marked = np.zeros(population, dtype=bool)
-    drawn: list[Indices] = []
-    missing = fewer
-    while missing > 0:
-        found = _candidates(population, missing, stream)
-        found = found[~marked[found]]
+    drawn = np.empty(0, np.int64)
+    while drawn.size < fewer:
+        found = _candidates(population, fewer - drawn.size, stream)
+        if drawn.size:
+            found = found[~np.isin(found, drawn)]
         _, first = np.unique(found, return_index=True)
-        found = found[np.sort(first)][:missing]
-        marked[found] = True
-        drawn.append(found)
-        missing -= found.size
-    if fewer < size:
-        return np.flatnonzero(~marked)
-    return np.concatenate(drawn) if drawn else np.empty(0, np.int64)
+        drawn = np.concatenate([drawn, found[np.sort(first)][: fewer - drawn.size]])
+    if fewer == size:
+        return drawn
+    others = np.ones(population, dtype=bool)
+    others[drawn] = False
+    return np.flatnonzero(others)
 
 
 def in_lots(population: int, lots: int, stream: np.random.Generator) -> Iterator[Indices]:

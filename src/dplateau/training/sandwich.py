@@ -24,11 +24,13 @@ from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.data import Records, load
 from dplateau.training.exact import add_and_round
+from dplateau.training.sources import release_pages
 from dplateau.training.sums import compensated
 
 Array = NDArray[np.float64]
 
 _FINER_THAN_NOISE = 1024
+_RELEASED = 1 << 16  # records between two times that pages of a table on disk are given back
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +130,8 @@ def _blocks(records: Records, weights: Array) -> Iterator[Array]:
     """For blocks of records: the gradient in the first row, below it both matrices."""
     loss = records.loss
     for lower, upper in _ranges(records):
+        if lower % _RELEASED < upper - lower:
+            release_pages(records.rows)  # of a table on disk
         scale, _ = records.bounds(slice(lower, upper))
         rows = _rows(records, lower, upper, scale)
         targets = np.where(scale > 0, records.targets[lower:upper], 1.0)  # any: it counts 0 times

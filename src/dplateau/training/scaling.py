@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dplateau.accounting.looks import CLIPPED, LEVELS, Centre, Spread
 from dplateau.training import noise
 from dplateau.training.exact import add_and_round
+from dplateau.training.sources import release_pages
 
 Array = NDArray[np.float64]
 
@@ -85,6 +86,7 @@ class _Shares(NamedTuple):
             piece = self.values[first : first + _PIECE]
             shares = (np.clip(piece, self.low, self.high) - self.low) / (self.high - self.low)
             yield shares[np.isfinite(shares)]
+            release_pages(self.values)  # of a table on disk
 
 
 def _bounds(
