@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+NOTHING = "Nothing is released."
+
 
 class PlanError(ValueError):
     """A plan, or a part of one, that no theorem covers.
@@ -34,7 +39,29 @@ class LeftoverWarning(UserWarning):
     """An interrupted run left a file or directory behind, which is named and removed."""
 
 
+@contextmanager
+def nothing_released() -> Iterator[None]:
+    """Have every refusal of data say so.
+
+    Examples
+    --------
+    >>> with nothing_released():
+    ...     raise DataError("t.csv is empty.")
+    Traceback (most recent call last):
+    ...
+    dplateau.errors.DataError: t.csv is empty. Nothing is released.
+    """
+    try:
+        yield
+    except DataError as refusal:
+        said = str(refusal)
+        if NOTHING in said:
+            raise
+        raise type(refusal)(f"{said} {NOTHING}") from None
+
+
 __all__ = [
+    "NOTHING",
     "CertificateError",
     "ClusterError",
     "DataError",
@@ -42,4 +69,5 @@ __all__ = [
     "PlanError",
     "PrivacyWarning",
     "StoppedEarlyWarning",
+    "nothing_released",
 ]

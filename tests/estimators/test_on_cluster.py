@@ -206,6 +206,13 @@ def test_a_silent_scheduler_is_named(monkeypatch, dplateau, tmp_path):
         dask_workers.connected("tcp://127.0.0.1:1"),
     ):
         pass
+    given = ["--schema", schema_file(tmp_path), "--target", "ok", "--epsilon", "1"]
+    given += ["--delta", "1e-6", "--out", tmp_path / "model", "--cluster", "tcp://127.0.0.1:1"]
+    code, _, err = dplateau("train", tmp_path / "t.csv", *given)
+    assert code == 2
+    assert "does not answer" in err
+    assert err.strip().endswith("Nothing is released.")
+    assert not (tmp_path / "model").exists()
 
 
 def schema_file(folder):

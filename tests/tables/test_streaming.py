@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -207,4 +209,41 @@ def test_bad_input_is_one_line_that_names_the_file_and_no_cell(
         assert word in line[0]
     for cell in ("maybe", "ancient", str(ROWS), "3,000"):
         assert cell not in line[0]
+    if kind != "person":  # which is no fault of the data
+        assert line[0].endswith("Nothing is released.")
+        with pytest.raises(dp.DataError, match=re.escape(words[-1])) as refusal:
+            in_python(table, tmp_path)
+        assert str(refusal.value).count("Nothing is released.") == 1
     assert not (tmp_path / "model").exists()
+
+
+def in_python(table, scratch):
+    found = open_table(table, NAMES, 20, scratch=scratch)
+    TableModel.train(found, SCHEMA, "ill", scaling="public", epsilon=1.0, delta=1e-6)
+
+
+def test_unknown_categories_of_the_target_are_refused_in_memory_too(dplateau, many, tmp_path):
+    table = cells().set_column(4, "ill", pa.array(["maybe"] * ROWS))
+    with pytest.raises(dp.DataError, match="Nothing is released") as refusal:
+        TableModel.train(table, SCHEMA, "ill", scaling="public", epsilon=1.0, delta=1e-6)
+    assert "maybe" not in str(refusal.value)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_line(many, tmp_path):
+    """A process that may not write more than 20 kB into a file; its scratch space needs more."""
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
+        "import dplateau_command; sys.argv[0] = 'dplateau'; dplateau_command.main()"
+    )
+    given = ["train", many / "parts", "--schema", tmp_path / "schema.json", "--target", "ill"]
+    given += ["--epsilon", "1", "--delta", "1e-6", "--out", tmp_path / "model"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, given), "--scratch", str(tmp_path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert re.search(r"cannot be written: File too large\. .*Nothing is released\.$", line)
+    assert [p.name for p in tmp_path.iterdir()] == ["schema.json"]

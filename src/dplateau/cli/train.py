@@ -18,7 +18,7 @@ import typer
 from dplateau.certificate.files import check_file, reserved, write_file
 from dplateau.cli import app
 from dplateau.cli.terminal import say
-from dplateau.errors import DataError, PrivacyWarning
+from dplateau.errors import DataError, PrivacyWarning, nothing_released
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.tables import MODELS
 
@@ -221,7 +221,8 @@ def train(
     wanted = [*used, *([target] if target not in used else [])]
     wanted += [] if person is None else [person]
     if person is None:
-        here = column_names(table, separator=separator) if cluster is None else []
+        with nothing_released():
+            here = column_names(table, separator=separator) if cluster is None else []
         _warn_of_identifiers([*facts["columns"], *here])
     counted = relation == ADD_OR_REMOVE_ONE and records is None
     proof = checkpoint if refund else None

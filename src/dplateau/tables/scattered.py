@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dplateau.errors import DataError, PlanError
+from dplateau.errors import DataError, PlanError, nothing_released
 from dplateau.tables.columns import Column
 from dplateau.tables.encoding import PublicTableEncoder
 from dplateau.tables.people import owners
 from dplateau.tables.reading import checked_files
 from dplateau.tables.table_files import ParquetFile, TableFile
-from dplateau.training.partitions import NOTHING, Part, Partitions
+from dplateau.training.partitions import Part, Partitions
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,8 @@ class TableElsewhere:
     ) -> Partitions:
         """Encoded rows and targets, made where they are read."""
         options: Any = {"separator": self.separator, "header": self.header}
-        try:
+        with nothing_released():
             files, columns = checked_files(self.path, self.columns, **options)
-        except DataError as refusal:
-            raise DataError(f"{str(refusal).removesuffix(NOTHING).strip()} {NOTHING}") from None
         files = [dataclasses.replace(file, path=file.path.resolve()) for file in files]
         return Partitions(
             tuple(

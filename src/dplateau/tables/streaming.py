@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dplateau.errors import DataError
+from dplateau.errors import DataError, nothing_released
 from dplateau.tables.columns import Column, Number
 from dplateau.tables.encoding import PublicTableEncoder
 from dplateau.tables.reading import checked_files, read_table, whole_bytes
@@ -171,6 +171,7 @@ class _Sparse:
         return scipy.sparse.csr_array(parts, shape=(ends.size - 1, self._width), copy=False)
 
 
+@nothing_released()
 def open_table(
     path: str | Path,
     columns: Sequence[str],

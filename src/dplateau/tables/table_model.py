@@ -21,7 +21,7 @@ from dplateau import estimators
 from dplateau.certificate.evaluation import Evaluation
 from dplateau.certificate.files import CERTIFICATE, MODEL, Place, reserved
 from dplateau.certificate.model_file import FORMAT, read_document
-from dplateau.errors import DataError, PlanError
+from dplateau.errors import DataError, PlanError, nothing_released
 from dplateau.estimators.base import PrivateLinearModel
 from dplateau.estimators.intervals import INTERCEPT, Intervals
 from dplateau.tables.columns import column_from_dict
@@ -61,6 +61,7 @@ class TableModel:
     date: str = ""
 
     @classmethod
+    @nothing_released()
     def train(
         cls,
         table: Any,

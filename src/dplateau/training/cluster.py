@@ -29,12 +29,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.errors import ClusterError, DataError, PlanError
+from dplateau.errors import NOTHING, ClusterError, DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.data import check_shape
-from dplateau.training.partitions import NOTHING, Loader, Partitions
+from dplateau.training.partitions import Loader, Partitions
 from dplateau.training.persons import check_unit
 from dplateau.training.places import InTurns, OneByOne, Places
 from dplateau.training.shares import Facts, Hub, Prepare, Reply, Share

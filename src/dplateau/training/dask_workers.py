@@ -20,9 +20,9 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from dplateau.errors import ClusterError, PlanError, PrivacyWarning
+from dplateau.errors import NOTHING, ClusterError, PlanError, PrivacyWarning
 from dplateau.training.cluster import RETRIES, ClusterTeam, Pending
-from dplateau.training.partitions import NOTHING, as_partitions
+from dplateau.training.partitions import as_partitions
 from dplateau.training.shares import Prepare
 
 _ANSWER = 20.0  # seconds that the scheduler, or a worker that is to hold rows, may take

@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dplateau.errors import DataError
+from dplateau.errors import NOTHING, DataError
 from dplateau.training.buckets import Bucket
-
-NOTHING = "Nothing is released."
 
 
 class Part(NamedTuple):

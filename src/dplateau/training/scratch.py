@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.errors import DataError
+from dplateau.errors import NOTHING, DataError
 
-_NOTHING = "Nothing is released."
 _KEPT_FREE = 1.05  # room asked for over what is needed
 
 
@@ -48,7 +47,7 @@ def check_room(directory: Path, needed: float, what: str) -> None:
     if needed * _KEPT_FREE > free:
         raise DataError(
             f"{what} needs about {gigabytes(needed)} of scratch space, and {str(directory)!r} has "
-            f"{gigabytes(free)} left. Name a larger disk with --scratch (scratch=). {_NOTHING}"
+            f"{gigabytes(free)} left. Name a larger disk with --scratch (scratch=). {NOTHING}"
         )
 
 
@@ -159,7 +158,7 @@ class ScratchArray:
             raise DataError(
                 f"the encoded table has {size}, and this process may not map so much into its "
                 f"address space. Raise the limit (ulimit -v); mapped files take no memory. "
-                f"{_NOTHING}"
+                f"{NOTHING}"
             ) from None
 
 
@@ -172,7 +171,7 @@ def _opened(directory: Path, path: Path | None) -> Any:
 def _unwritten(directory: Path, trouble: OSError) -> DataError:
     return DataError(
         f"the scratch space in {str(directory)!r} cannot be written: {trouble.strerror}. Name "
-        f"another disk with --scratch (scratch=). {_NOTHING}"
+        f"another disk with --scratch (scratch=). {NOTHING}"
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.errors import DataError
+from dplateau.errors import DataError, nothing_released
 from dplateau.training.scratch import ScratchArray, check_room, scratch_directory
 
 _NUMBERS = "fiub"
@@ -75,6 +75,7 @@ def _arrow_dtype(schema: Any, names: list[str], file: Path | None = None) -> Any
     return np.float32 if widest == np.float32 else np.float64
 
 
+@nothing_released()
 def spool_parquet(path: Path, y: Any) -> tuple[NDArray[Any], Any]:
     """The features and targets of Parquet files that need not fit into memory.
 
