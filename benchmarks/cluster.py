@@ -86,7 +86,29 @@ def steps(kind: str, workers: int, rows: int, rounds: int) -> Json:
         y = np.concatenate([part.y for part in parts])
         return _timed(Session(plan, plan.loss, X, y), rounds)
     with _cluster(workers, rows) as (team, _):
-        return _timed(Session(plan, plan.loss, team, None), rounds)
+        found = _timed(Session(plan, plan.loss, team, None), rounds)
+        return {**found, "bare_ms": bare(team, rounds)}
+
+
+class Echo:
+    """An object on a worker that does nothing."""
+
+    def echo(self, weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return weights
+
+
+def bare(team: Any, rounds: int) -> float:
+    """Milliseconds to call an object on every worker that does nothing, at the median."""
+    workers = team._workers
+    members = [workers.start(address, Echo) for address in workers.alive()]
+    weights, rows = np.zeros(FEATURES + 1), np.arange(BATCH // len(members))
+    wall = []
+    for _ in range(rounds + 3):
+        began = time.perf_counter()
+        for pending in [each.call("echo", weights, rows) for each in members]:
+            pending.result(60.0)
+        wall.append(time.perf_counter() - began)
+    return 1e3 * float(np.median(wall[3:]))
 
 
 @contextmanager
@@ -143,6 +165,10 @@ def killed(rows: int) -> Json:
         return {"usual_s": usual, "killed_s": time.perf_counter() - began}
 
 
+def _digits(found: float | None) -> str:
+    return "" if found is None else f"{found:.3g}"
+
+
 def on_paper(cpu_ms: float, rows: int) -> Json:
     """Seconds of a full step of `PAPER`, from the processor time of one of so many rows here.
 
@@ -153,7 +179,12 @@ def on_paper(cpu_ms: float, rows: int) -> Json:
     return {"full_s": step + calls, "calls_s": calls}
 
 
-_FIGURES = {"median": "median_ms", "best": "best_ms", "driver": "driver_cpu_ms"}
+_FIGURES = {
+    "median": "median_ms",
+    "best": "best_ms",
+    "driver": "driver_cpu_ms",
+    "a call that does nothing, median": "bare_ms",
+}
 
 
 def section(records: list[Json], table: Callable[[list[str], list[list[str]]], str]) -> str:
@@ -167,7 +198,7 @@ def section(records: list[Json], table: Callable[[list[str], list[list[str]]], s
     rows = [
         [
             f"{kind}, {figure}",
-            *(f"{steps[kind, n][key]:.3g}" if (kind, n) in steps else "" for n in counts),
+            *(_digits(steps.get((kind, n), {}).get(key)) for n in counts),
         ]
         for kind in ("full", "poisson")
         for figure, key in _FIGURES.items()
@@ -176,8 +207,9 @@ def section(records: list[Json], table: Callable[[list[str], list[list[str]]], s
     parts = [
         "## Large tables: a cluster",
         f"Milliseconds of a step on {records[0]['parameters']['rows']:,} rows of "
-        f"{FEATURES} float32: sum, noise and move; the last row of each kind is processor "
-        f"time of the driver alone. Poisson batches have {BATCH:,} rows. All workers share "
+        f"{FEATURES} float32: sum, noise and move; beside it the processor time of the driver "
+        "alone, and a call of an object on every worker that does nothing. Poisson batches have "
+        f"{BATCH:,} rows. All workers share "
         "this machine's cores, so this shows what a cluster adds to a step. Other work ran beside "
         f"it (a load of {loads[0]:.0f} to {loads[-1]:.0f}), which calls between processes suffer "
         "from most: read the best and the driver's rows.",

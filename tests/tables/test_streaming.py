@@ -129,6 +129,14 @@ def test_a_table_that_does_not_fit_is_streamed_by_itself(many, monkeypatch):
     assert isinstance(open_table(many / "t.csv", NAMES, 20), pa.Table)
 
 
+def test_the_announcement_counts_what_scaling_looks_at(many):
+    stream = open_table(many / "parts", NAMES, 20, scratch=many)
+    rows = sum(file.about_rows() for file in stream.files)
+    said = [stream.announcement(2 * 10**5, k).split(":")[1] for k in (0, 10**5, 10**6)]
+    assert said[0] == said[1] != said[2]
+    assert f"{rows * 8e6 / 1e9:.2g} GB" in said[2]
+
+
 def test_too_little_memory_is_said_without_a_row_count(many, monkeypatch):
     monkeypatch.setattr("dplateau.tables.reading.memory_left", lambda: 1e5)
     with pytest.raises(dp.DataError, match=r"needs about .* GB of memory .* --scratch") as trouble:

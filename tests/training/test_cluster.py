@@ -4,11 +4,14 @@ The workers of these tests live in this process and lose answers on purpose; the
 killed by their process ids.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 import dplateau as dp
 from dplateau import run
+from dplateau.accounting.rounding import BLOCK
 from dplateau.errors import ClusterError, DataError, PlanError
 from dplateau.training import cluster
 from dplateau.training.cluster import ClusterTeam
@@ -381,3 +384,26 @@ def test_a_killed_workers_people_are_found_again():
     workers = HereWorkers(3, strike)
     here = release(plan, plan.loss, X, y, **told).weights
     np.testing.assert_allclose(trained(plan, workers, with_people()), here, atol=1e-14)
+
+
+@pytest.mark.parametrize("workers", [1, 3, 40], ids=["alone", "flat", "tree"])
+@pytest.mark.parametrize("cut", [1, 700])
+def test_sums_of_sums_stay_inside_what_the_sensitivity_keeps_for_them(workers, cut):
+    """Gradients of all magnitudes that cancel, against exact fractions (theory, section 20.1)."""
+    rng = np.random.default_rng(workers)
+    count = 2800 if cut > 1 else 150
+    X = rng.choice([-1.0, 1.0], (count, 2)) * 2.0 ** rng.uniform(-45, -1, (count, 2))
+    X[count // 2 :] = -X[: count // 2] * (1 + 2.0**-40)  # nearly all of it cancels
+    y = np.ones(count, int)
+    parts = [Part(X[k : k + cut], y[k : k + cut]) for k in range(0, count, cut)]
+    table = Partitions(tuple((lambda part=part: part) for part in parts), 2)
+    team = ClusterTeam(table, HereWorkers(workers))
+    plan = plan_for(records=count, loss=dp.Logistic(), data_norm=1.0)
+    team.settle(plan, plan.loss)
+    found = team.sum(np.zeros(2), slice(0, count))
+    for j in range(2):
+        gradients = [-Fraction(x) / 2 for x in X[:, j].tolist()]  # at 0 the slope is 1/2, exactly
+        kept = (min(count, BLOCK) + 8) * Fraction(1, 2**53) * sum(map(abs, gradients))
+        assert abs(Fraction(found[j]) - sum(gradients)) <= kept
+    hubs = {call[0] for call in team._workers.calls if isinstance(call[2][-1], dict)}
+    assert bool(hubs) == (len(team._held) > 16)

@@ -200,6 +200,7 @@ def train(
     from dplateau.cli.search import parsed_grid
     from dplateau.tables.encoding import PublicTableEncoder, columns_used, load_schema
     from dplateau.tables.reading import column_names
+    from dplateau.tables.scaling import scaled_columns
     from dplateau.tables.scattered import TableElsewhere
     from dplateau.tables.streaming import TableStream, open_table
     from dplateau.tables.table_model import TableModel
@@ -244,7 +245,8 @@ def train(
                 progress=shown,
             )
             if isinstance(source, TableStream) and not as_json:
-                say(source.announcement(features))
+                numbers = 0 if scaling == "public" or search else len(scaled_columns(facts, target))
+                say(source.announcement(features, numbers))
         if shown:
             say(_planned_time(time_budget))
         trained = TableModel.train(

@@ -55,9 +55,9 @@ class TableStream:
     scratch: Path
     progress: bool = False
 
-    def announcement(self, features: int) -> str:
-        """What encoding so many features will take, in words."""
-        size = sum(file.about_rows() for file in self.files) * 4 * features
+    def announcement(self, features: int, looked_at: int = 0) -> str:
+        """What encoding so many features will take, in words; before it, a look at some numbers."""
+        size = sum(file.about_rows() for file in self.files) * max(4 * features, 8 * looked_at)
         return (
             f"The table is trained from the disk: {gigabytes(size)} of scratch space in "
             f"{str(self.scratch)!r}, in files without a name."
