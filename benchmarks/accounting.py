@@ -56,6 +56,7 @@ def measurements(size: str = "full") -> Iterator[dict[str, Any]]:
     yield _explicit_schedule(steps, repeats)
     yield _renyi(repeats)
     yield from _against_dp_accounting(repeats)
+    yield _calibrations(size)
     yield _import_time(repeats)
 
 
@@ -104,22 +105,74 @@ def _renyi(repeats: int) -> dict[str, Any]:
 
 
 def _against_dp_accounting(repeats: int) -> Iterator[dict[str, Any]]:
+    kinds = {
+        "Poisson": {},
+        "Poisson, replace one": {"neighboring_relation": "replace_one"},
+        "Poisson, no domain": {"domain": dp.Everywhere()},
+        "fixed size": {"batches": dp.FixedSize(600), "neighboring_relation": "replace_one"},
+        "cyclic": {"batches": dp.Cyclic(600), "neighboring_relation": "replace_one"},
+        "full": {"batches": dp.FullBatch(), "noise_multiplier": 200.0},
+        "allocation": {"batches": dp.RandomAllocation(600), "domain": dp.Everywhere()},
+    }
     for iterations in (1000, 10_000, 100_000):
-        plan = poisson_plan(iterations, dp.L2Ball(1.0))
 
         def theirs(iterations: int = iterations) -> float:
             step = privacy_loss_distribution.from_gaussian_mechanism(2.0, sampling_prob=0.01)
             return float(step.self_compose(iterations).get_epsilon_for_delta(1e-6))
 
-        ours = best_of(repeats, lambda plan=plan: dp.account(plan).epsilon(1e-6))
         peer = best_of(repeats, theirs)
-        yield {
-            "name": f"epsilon(delta) against one dp_accounting PLD, T = {iterations}",
-            "goal": "ratio at most 3",
-            "found": ours / peer,
-            "seconds": {"ours": ours, "dp_accounting": peer},
-            "epsilon": {"ours": dp.account(plan).epsilon(1e-6), "dp_accounting": theirs()},
-        }
+        for kind, changes in kinds.items():
+            plan = poisson_plan(iterations, dp.L2Ball(1.0)).replace(**changes)
+            ours = best_of(repeats, lambda plan=plan: dp.account(plan).epsilon(1e-6))
+            yield {
+                "name": f"epsilon(delta) against one dp_accounting PLD, T = {iterations}, {kind}",
+                "goal": "ratio at most 3",
+                "found": ours / peer,
+                "seconds": {"ours": ours, "dp_accounting": peer},
+                "epsilon": {"ours": dp.account(plan).epsilon(1e-6), "dp_accounting": theirs()},
+            }
+
+
+def _calibrations(size: str) -> dict[str, Any]:
+    """CPU seconds of calibration for every batch kind, with and without domain and penalty."""
+    forever = {"iterations": math.inf, "domain": dp.L2Ball(1.0)}
+    replaced = {"neighboring_relation": "replace_one"}
+    plain = poisson_plan(6000, dp.Everywhere()).replace(step_size=2.0)
+    plans = {
+        "Poisson": (plain, 1.0),
+        "Poisson, epsilon .1": (plain, 0.1),
+        "Poisson, epsilon 8": (plain, 8.0),
+        "Poisson, penalty, T = inf": (
+            plain.replace(regularization=0.002, iterations=math.inf),
+            1.0,
+        ),
+        "Poisson, ball, T = inf": (plain.replace(**forever), 1.0),
+        "Poisson, ball, T = inf, epsilon 8": (plain.replace(**forever), 8.0),
+        "Poisson, ball, T = inf, replace one": (plain.replace(**forever, **replaced), 1.0),
+        "Poisson, ball, penalty, T = inf": (plain.replace(**forever, regularization=0.002), 1.0),
+        "fixed size": (plain.replace(batches=dp.FixedSize(600), **replaced), 1.0),
+        "fixed size, ball, T = inf": (
+            plain.replace(batches=dp.FixedSize(600), **forever, **replaced),
+            8.0,
+        ),
+        "cyclic, ball, T = inf": (
+            plain.replace(batches=dp.Cyclic(600), **forever, **replaced),
+            1.0,
+        ),
+        "full, ball, T = inf": (plain.replace(batches=dp.FullBatch(), **forever), 1.0),
+        "allocation": (plain.replace(batches=dp.RandomAllocation(600), iterations=2000), 1.0),
+    }
+    seconds = {}
+    for name, (plan, target) in list(plans.items())[: 2 if size == "tiny" else None]:
+        start = time.process_time()
+        dp.calibrate(plan, target, 1e-6)
+        seconds[name] = time.process_time() - start
+    return {
+        "name": "calibration, the slowest",
+        "goal": "at most 3 CPU seconds",
+        "found": max(seconds.values()),
+        "seconds": seconds,
+    }
 
 
 def _import_time(repeats: int) -> dict[str, Any]:

@@ -94,3 +94,35 @@ def test_largest_radius() -> None:
 def test_bad_targets_are_refused(epsilon: float) -> None:
     with pytest.raises(PlanError, match="epsilon"):
         dp.calibrate(plan("full"), epsilon=epsilon, delta=1e-6)
+
+
+MOST_QUESTIONS = 20  # halving alone would take 30 from so far away
+
+
+@pytest.mark.parametrize("solve_for", ["noise_multiplier", "iterations", "radius"])
+@pytest.mark.parametrize("start", [1e-3, 30.0, 1e5])
+def test_few_questions_are_asked(solve_for: str, start: float) -> None:
+    asked: list[float] = []
+    costly = plan("cyclic", 300).replace(noise_multiplier=start, domain=dp.L2Ball(2.0 * start))
+    if solve_for != "noise_multiplier":
+        costly = dp.calibrate(costly, epsilon=1.5, delta=1e-6)
+    found = dp.calibrate(
+        costly,
+        epsilon=1.8,
+        delta=1e-6,
+        solve_for=solve_for,
+        progress=lambda plan, epsilon: asked.append(epsilon),
+    )
+    assert dp.account(found).epsilon(1e-6) <= 1.8
+    assert len(asked) <= MOST_QUESTIONS
+
+
+def test_the_most_iterations_are_the_most() -> None:
+    found = dp.calibrate(
+        plan("full").replace(noise_multiplier=100.0, domain=dp.Everywhere()),
+        epsilon=1.0,
+        delta=1e-6,
+        solve_for="iterations",
+    )
+    assert dp.account(found).epsilon(1e-6) <= 1.0
+    assert dp.account(found.replace(iterations=found.iterations + 1)).epsilon(1e-6) > 1.0

@@ -141,6 +141,22 @@ def test_weights_of_a_long_past_exceed_their_bound_rarely() -> None:
     assert float((sums > most_weight(q, c, chance)).mean()) < 0.013
 
 
+def test_last_steps_of_a_layout_are_whole_blocks_and_a_part() -> None:
+    layout = constant_layout(1.0, 1.0, 0.1, 1000, Growth(scale=2.0), False, 1e-9)
+    assert layout is not None
+    for steps in (1, 2, 7, 500, 999, 1000):
+        whole, cut = layout.first(steps)
+        held = [block.steps for block in layout.blocks[:whole]] + ([cut.steps] if cut else [])
+        assert sum(held) == steps
+
+
+def test_sizes_of_blocks_repeat_so_that_few_differ() -> None:
+    layout = constant_layout(1.0, 1.0, 0.01, 100_000, Growth(scale=8.0), False, 1e-9)
+    assert layout is not None
+    assert len(layout.blocks) > 200
+    assert len(set(layout.blocks)) < 100
+
+
 def test_the_sketch_is_close_to_the_bound() -> None:
     plan = plain(100_000, 1000, 500, 0.7)
     profile = patterns.from_common_start(plan, 500, 1e-5)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-
-from scipy.optimize import brentq
+from functools import cache
 
 from dplateau._validate import positive
 from dplateau.accounting.guarantee import account
@@ -22,6 +21,7 @@ Progress = Callable[[Plan, float], None]
 
 _CLOSE = 8e-4  # relative width of the final bracket; a thousandth less must fail
 _NOISIEST = 1e15
+_SECANTS = 3  # probes in a row, after which the bracket should be half as wide
 
 
 def calibrate(
@@ -102,29 +102,35 @@ def most_iterations(
     """
     epsilon, delta = positive("epsilon", epsilon), check_delta(delta)
 
-    def private(iterations: float) -> bool:
+    @cache
+    def excess(iterations: float) -> float:
         tried = plan.replace(iterations=iterations)
-        return _cost(tried, delta, progress) <= epsilon
+        return _log_ratio(_cost(tried, delta, progress), epsilon)
 
-    if plan.is_constant and private(math.inf):
+    if plan.is_constant and excess(math.inf) <= 0:
         return plan.replace(iterations=math.inf)
-    if not private(1):
+    if excess(1) > 0:
         raise PlanError(
             f"a single step of this plan already costs more than epsilon={epsilon:g} at "
             f"delta={delta:g}. Add noise (calibrate finds how much)."
         )
-    longest = min(plan.step_size.length, plan.noise_multiplier.length, 2**62)
-    low, high = 1, 2
-    while high < longest and private(high):
-        low, high = high, 2 * high
-    high = int(min(high, longest + 1))
-    while high - low > max(1, low // 10_000):
-        middle = (low + high) // 2
-        if private(middle):
-            low = middle
-        else:
-            high = middle
-    return plan.replace(iterations=low)
+    longest = int(min(plan.step_size.length, plan.noise_multiplier.length, 2**62))
+    good, bad, stride = 1, 1, 2.0
+    while bad == good:  # costs grow at most as fast as the number of steps, and often like its root
+        if good == longest:
+            return plan.replace(iterations=longest)
+        factor = min(max(stride, math.exp(-excess(good))), 1e5)
+        probe, stride = min(math.ceil(good * factor), longest), 4 * stride
+        good, bad = (probe, probe) if excess(probe) <= 0 else (good, probe)
+    bracket = _Bracket(excess, bad, good)
+
+    def close(bad: float, good: float) -> bool:
+        return bad - good <= max(1, good // 10_000)
+
+    def between(log_steps: float) -> float:
+        return min(max(round(math.exp(log_steps)), bracket.good + 1), bracket.bad - 1)
+
+    return plan.replace(iterations=int(bracket.narrowed(close, between, 0.5 / 10_000)))
 
 
 def largest_radius(
@@ -174,40 +180,94 @@ _SEARCHES: dict[str, Callable[..., Plan]] = {
 
 def _least(cost: Callable[[float], float], target: float, most: float) -> float | None:
     """The least argument at which a decreasing cost is at most ``target``, to `_CLOSE`."""
-    seen: dict[float, float] = {}
 
-    def excess(log_factor: float) -> float:
-        if log_factor not in seen:
-            value = cost(math.exp(log_factor))
-            seen[log_factor] = math.log(max(value, 1e-300) / target) if value < 1e300 else 700.0
-        return seen[log_factor]
+    @cache
+    def excess(factor: float) -> float:
+        return _log_ratio(cost(factor), target)
 
-    # Costs fall at least as fast as the argument grows, as a rule; strides grow where they do not.
-    high, stride = 0.0, 0.1
-    while excess(high) > 0:
-        high += min(max(excess(high), stride), 12.0)
-        stride *= 3
-        if high > math.log(most):
+    bad, good, stride = 0.0, 1.0, 0.3
+    while excess(good) > 0:
+        step = max(excess(good), stride)
+        if bad and excess(good) < 0.5 * excess(bad):  # it falls: a little further than the slope
+            step = 1.3 * excess(good) * math.log(good / bad) / (excess(bad) - excess(good))
+        bad, good, stride = good, good * math.exp(min(max(step, _CLOSE), 12.0)), 3 * stride
+        if good > most:
             return None
-    low, stride = high, 0.1
-    while not any(value > 0 for value in seen.values()):
-        if low < -math.log(most):
-            return math.exp(low)
-        low -= min(max(-excess(low), stride), 12.0)
-        stride *= 3
-        excess(low)
-    low, high = (max(k for k in seen if seen[k] > 0), min(k for k in seen if seen[k] <= 0))
-    brentq(excess, low, high, xtol=_CLOSE / 2, rtol=1e-12)
-    return math.exp(_private_side(excess, seen))
+    while bad == 0.0:
+        if good < 1 / most:
+            return good
+        probe, stride = good * math.exp(-min(max(-excess(good), stride), 12.0)), 3 * stride
+        bad, good = (probe, good) if excess(probe) > 0 else (0.0, probe)
+    bracket = _Bracket(excess, bad, good)
+    return bracket.narrowed(lambda bad, good: good <= bad * (1 + _CLOSE), math.exp, _CLOSE)
 
 
-def _private_side(excess: Callable[[float], float], seen: dict[float, float]) -> float:
-    """Close the bracket around a root that was found from one side only."""
-    high = min(k for k in seen if seen[k] <= 0)
-    while True:
-        low = max(k for k in seen if seen[k] > 0 and k < high)
-        if high - low <= _CLOSE:
-            return high
-        probe = high - min(_CLOSE, (high - low) / 2)
-        if excess(probe) <= 0:
-            high = probe
+def _log_ratio(cost: float, target: float) -> float:
+    return math.log(max(cost, 1e-300) / target) if cost < 1e300 else 700.0
+
+
+class _Bracket:
+    """Two arguments, one of which costs too much and one does not, and what was seen between.
+
+    ``excess`` is that of the logarithm of a cost, remembered.
+    """
+
+    def __init__(self, excess: Callable[[float], float], bad: float, good: float) -> None:
+        self._excess, self._seen = excess, dict[float, float]()
+        self._stale = {True: 1.0, False: 1.0}  # halved for an end that stays where it is
+        self.bad, self.good = bad, good
+        self.probe(bad)
+        self.probe(good)
+
+    def probe(self, argument: float) -> None:
+        found = self._seen[math.log(argument)] = self._excess(argument)
+        self._stale[found <= 0] = 1.0
+        self._stale[found > 0] /= 2
+        if found > 0:
+            self.bad = argument
+        else:
+            self.good = argument
+
+    def narrowed(
+        self,
+        close: Callable[[float, float], bool],
+        between: Callable[[float], float],
+        width: float,
+    ) -> float:
+        """The good end, once the two are close: by secants, and halves where these do not help.
+
+        ``between`` makes a logarithm an argument between the two; ``width`` is how far apart they
+        may be in the end.
+        """
+        widths, past = [math.inf] * _SECANTS, 1.0
+        while not close(self.bad, self.good):
+            bad, good = math.log(self.bad), math.log(self.good)
+            inwards, root = math.copysign(width, bad - good), self._root(bad, good)
+            aim = root - 0.35 * inwards
+            if abs(good - root) <= 0.5 * width:  # the good end is there: look just past it
+                aim, past = good + 0.95 * past * inwards, 3 * past
+            slow = abs(bad - good) > widths[-_SECANTS] / 2
+            if slow or not min(bad, good) < aim < max(bad, good):
+                aim = (bad + good) / 2
+            widths.append(abs(bad - good))
+            self.probe(between(aim))
+        return self.good
+
+    def _root(self, bad: float, good: float) -> float:
+        """Where the excess vanishes, by a line through the two places where it is least.
+
+        By a line through the ends where that leads out; an end that stays counts less and less.
+        """
+        nearest = sorted(self._seen.items(), key=lambda pair: abs(pair[1]))[:2]
+        root = _on_line(*nearest)
+        if min(bad, good) < root < max(bad, good):
+            return root
+        return _on_line(
+            *((x, self._seen[x] * self._stale[self._seen[x] <= 0]) for x in (bad, good))
+        )
+
+
+def _on_line(one: tuple[float, float], two: tuple[float, float]) -> float:
+    """Where the line through two points ``(x, f)`` has ``f = 0``."""
+    (x, f), (y, g) = one, two
+    return math.nan if f == g else x - f * (x - y) / (f - g)

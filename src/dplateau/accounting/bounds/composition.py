@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.base import Bound, Chosen
+from dplateau.accounting.privacy_loss.distribution import CELL
 from dplateau.accounting.privacy_loss.epochs import LARGEST_HIT, allocated_epoch
 from dplateau.accounting.privacy_loss.profiles import (
     Composed,
@@ -26,6 +27,7 @@ Vector = NDArray[np.float64]
 LONGEST = 4_000_000  # steps of a varying schedule that are looked at one by one
 _GROUPS = 48  # distinct steps that are composed apart; more are rounded up to these
 _SURELY_LONGER = 2.0  # composition of so many times a horizon's steps cannot cost less than it
+SURELY = 0.6  # of what moments say, no composition costs less
 _LARGEST_STEP = 400.0  # noise deviations per step beyond which sampling is not credited
 
 
@@ -108,7 +110,9 @@ def once_an_epoch(plan: Plan, last: int) -> PrivacyProfile:
     return Lesser(WithFailure(hidden, filled), told) if filled else hidden
 
 
-def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> PrivacyProfile:
+def random_batches(
+    plan: Plan, steps: list[tuple[float, float, int]], cell: float = CELL
+) -> PrivacyProfile:
     """Sampled steps given as ``(u, a, copies)``: see `dplateau.accounting.privacy_loss.sampled`.
 
     See docs/theory.md#section-3.
@@ -121,7 +125,7 @@ def random_batches(plan: Plan, steps: list[tuple[float, float, int]]) -> Privacy
     crude = math.hypot(*(math.sqrt(copies) * (a + doubled * u) for u, a, copies in steps))
     if any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
         return Gaussian(crude)
-    return Composed(tuple((step_losses(plan, u, a), copies) for u, a, copies in steps), crude)
+    return Composed(tuple((step_losses(plan, u, a, cell), n) for u, a, n in steps), crude)
 
 
 def ratio(plan: Plan, noise_multiplier: float) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.bounds import patterns
 from dplateau.accounting.bounds.base import Bound, Chosen
-from dplateau.accounting.bounds.composition import LONGEST, composition
+from dplateau.accounting.bounds.composition import LONGEST, SURELY, composition
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.shift import from_common_start, period_of
 from dplateau.accounting.privacy_loss.profiles import Gaussian, PrivacyProfile, WithFailure
@@ -54,9 +54,7 @@ class ForgettingBound(Bound):
             return None
         # The horizon is chosen as if training never ended, so that every longer run gets the same.
         chosen = _within(plan, chance, delta, math.inf) if plan.is_constant else None
-        if chosen is None or chosen.last_steps > plan.iterations:
-            chosen = _within(plan, chance, delta, plan.iterations)
-        return chosen
+        return _within(plan, chance, delta, plan.iterations) if chosen is None else chosen
 
     def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
         """Infinite where all it could do is cut off what the pattern bound never pays for."""
@@ -81,7 +79,10 @@ class ForgettingBound(Bound):
 def _within(
     plan: Plan, chance: Survival | VaryingSurvival, delta: float, most: float
 ) -> Chosen | None:
-    """The best horizon of at most ``most`` steps, its steps accounted for by section 3, 4 or 14."""
+    """The best horizon of at most ``most`` steps, its steps accounted for by section 3, 4 or 14.
+
+    None where there is none, or the plan ends before it.
+    """
     horizons = _horizons(chance, delta, most)
     if not horizons:
         return None
@@ -96,15 +97,20 @@ def _within(
         left = [r for r in steps if chance(r) < delta]
         return patterns.sketched(endless, left, [delta - chance(r) for r in left])
 
-    steps, _ = _refined(composed, horizons)
-    chosen = _chosen(from_same_point(endless, steps), steps, chance(steps))
-    steps, rough = _refined(hidden, horizons)
-    if not patterns.PESSIMISM * rough < chosen.epsilon(delta):
-        return chosen
-    profile = patterns.from_common_start(endless, steps, delta - chance(steps))
-    if profile is None:
-        return chosen
-    return min(chosen, _chosen(profile, steps, chance(steps)), key=lambda each: each.epsilon(delta))
+    added_up, all_shown = _refined(composed, horizons)
+    blocked, covered = _refined(hidden, horizons)
+    first = blocked if covered < all_shown else added_up
+    if first > plan.iterations:  # no use in working it out
+        return None
+    found: list[Chosen] = []
+    if patterns.PESSIMISM * covered < all_shown:
+        profile = patterns.from_common_start(endless, blocked, delta - chance(blocked))
+        if profile is not None:
+            found.append(_chosen(profile, blocked, chance(blocked)))
+    if not any(each.epsilon(delta) < SURELY * all_shown for each in found):
+        found.append(_chosen(from_same_point(endless, added_up), added_up, chance(added_up)))
+    best = min(found, key=lambda each: each.epsilon(delta))
+    return best if best.last_steps <= plan.iterations else None
 
 
 def _chosen(profile: PrivacyProfile, steps: float, failure: float) -> Chosen:

@@ -7,8 +7,10 @@ Ages are counted from the end: the last step has age 1. Block ``i`` holds the ag
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,12 +24,16 @@ MOST_BLOCKS = 300
 _DEEP = 12.0  # memories 1/(1-c) after which the rest of the past is one block
 _STEEPEST = 600.0  # exponents of sums that only have to be bounded below
 _PADDING = 1e-12
+_EXACT, _LEVEL = 8.0, 1.12  # sizes above the first are powers of the second apart
 
 
 class Growth(NamedTuple):
-    """Sizes of blocks: ``floor((1 + i/scale)**power)``, or ``floor(ratio**i)``.
+    """Sizes of blocks: about ``(1 + i/scale)**power``, or ``ratio**i``.
 
     See docs/theory.md#section-14.
+
+    Large sizes are rounded to a few levels. Any sizes are sound and the bound is flat around the
+    best ones, while blocks that are equal have to be worked out only once.
     """
 
     scale: float = 0.0
@@ -37,17 +43,23 @@ class Growth(NamedTuple):
     def size(self, i: int) -> float:
         """The size of block ``i``."""
         if self.ratio:
-            return self.ratio**i if i * math.log(self.ratio) < 40 else 1e17
-        return float((1.0 + i / self.scale) ** self.power)
+            return _rounded(self.ratio**i) if i * math.log(self.ratio) < 40 else 1e17
+        return _rounded(float((1.0 + i / self.scale) ** self.power))
 
     def sizes(self, steps: float) -> Iterator[int]:
         """Sizes of all blocks of the last ``steps`` steps; the oldest one may be cut."""
         left, i = steps, 0
         while left > 0:
-            size = int(min(max(1.0, math.floor(self.size(i))), left))
+            size = int(min(self.size(i), left))
             yield size
             left -= size
             i += 1
+
+
+def _rounded(size: float) -> float:
+    if size < _EXACT:
+        return math.floor(size)
+    return round(_EXACT * _LEVEL ** round(math.log(size / _EXACT) / math.log(_LEVEL)))
 
 
 class Layout(NamedTuple):
@@ -59,6 +71,17 @@ class Layout(NamedTuple):
     blocks: tuple[Block, ...]
     ends: tuple[float, ...]  # the oldest age of each block
     failure: float
+
+    def first(self, steps: float) -> tuple[int, Block | None]:
+        """The last ``steps`` steps: how many whole blocks, and what they hold of the next one."""
+        whole = bisect.bisect_right(self.ends, steps)
+        if whole == len(self.blocks):
+            return whole, None
+        here = self.blocks[whole]
+        held = steps - (self.ends[whole - 1] if whole else 0.0)
+        if held <= 0:
+            return whole, None
+        return whole, here if here.q == 1.0 else replace(here, steps=min(here.steps, int(held)))
 
 
 def constant_layout(

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-import numpy as np
-
 from dplateau.accounting.bounds.allocation import allocation_profile
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import LONGEST, ratio
@@ -181,17 +179,22 @@ def _sketch(plan: Plan, steps: float, delta: float) -> tuple[float, Layout | Non
     left = delta - filled
     if not left > 0.5 * delta:  # batches that overflow too often are left to the other bounds
         return math.inf, None, filled
-    value, layout = 0.0, None
-    for spacing in _SPACINGS:
-        room = _ROOM * spacing * Sketch.TOP
-        if not value < room and spacing != _SPACINGS[-1]:
-            continue
-        value, layout = _best(
-            lambda growth: _layout(plan, facts, steps, growth, _REST * left), Sketch(spacing), left
-        )
-        if value < room:
-            break
+
+    def layout_of(growth: Growth) -> Layout | None:
+        return _layout(plan, facts, steps, growth, _REST * left)
+
+    value, layout = _best(layout_of, Sketch(_spacing(layout_of, left)), left)
     return value, layout, filled
+
+
+def _spacing(layout_of: Callable[[Growth], Layout | None], delta: float) -> float:
+    """The finest grid with room for about the epsilon to be sketched: the coarsest one shows it."""
+    layout = next(filter(None, map(layout_of, _FEW[::-1])), None)
+    if layout is None:
+        return _SPACINGS[-1]
+    value = Sketch(_SPACINGS[-1]).epsilon(layout.blocks, delta)
+    roomy = [each for each in _SPACINGS if value < _ROOM * each * Sketch.TOP]
+    return roomy[0] if roomy else _SPACINGS[-1]
 
 
 def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> dict[float, float]:
@@ -210,8 +213,7 @@ def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> 
         layout = _layout(plan, facts, longest, growth, _REST * least)
         if layout is None:
             continue
-        ends = np.minimum(np.searchsorted(layout.ends, horizons) + 1, len(layout.blocks))
-        values = sketch.epsilons(layout.blocks, ends.tolist(), left)
+        values = sketch.epsilons(layout.blocks, [layout.first(r) for r in horizons], left)
         for steps, rest, value in zip(horizons, left, values, strict=True):
             found[steps] = min(found[steps], value if rest > 0 else math.inf)
     return found
@@ -256,8 +258,7 @@ def _best(
         layout = layout_of(growth)
         if layout is None:
             return math.inf, None
-        (found,) = sketch.epsilons(layout.blocks, [len(layout.blocks)], [delta])
-        return found, layout
+        return sketch.epsilon(layout.blocks, delta), layout
 
     ends = [_downhill(family, tried) for family in (_QUADRATIC, _GEOMETRIC)]
     return min(ends, key=lambda pair: pair[0])

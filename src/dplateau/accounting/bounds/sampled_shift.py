@@ -9,6 +9,7 @@ between the two factors.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio
 from dplateau.accounting.bounds.minimise import minimise_over_integers
-from dplateau.accounting.privacy_loss.distribution import gaussian_loss, log_moment
+from dplateau.accounting.privacy_loss.distribution import CELL, gaussian_loss, log_moment
 from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, PrivacyProfile
 from dplateau.accounting.privacy_loss.sampled import StepLosses, fixed_size_step
 from dplateau.plan.batches import REPLACE_ONE
@@ -26,6 +27,7 @@ Vector = NDArray[np.float64]
 
 _LEVELS = 12  # groups of payments that are composed apart, each by its average
 _ROUGHLY = 6  # as many suffice to compare windows
+_WIDE = 1 / 64  # and cells of this width, in noise deviations
 _THETAS = np.geomspace(1e-4, 1e4, 60)
 _FARTHEST = (
     1e7  # noise deviations beyond which a start is accounted for as a Gaussian, without sampling
@@ -97,17 +99,30 @@ def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[PrivacyProf
 
     See docs/theory.md#section-5.
     """
+    last, _ = poisson_window(plan, delta, longest)
+    if math.isinf(last):
+        return Gaussian(math.inf), math.inf
+    return _poisson_profile(plan, int(last), _LEVELS), last
+
+
+@lru_cache(maxsize=8)
+def poisson_window(plan: Plan, delta: float, longest: float = math.inf) -> tuple[float, float]:
+    """The best length of a window for Poisson batches, and what moments say that it costs.
+
+    See docs/theory.md#section-5.
+    """
     most = int(min(longest, plan.iterations, _longest_window(plan)))
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
-        return Gaussian(math.inf), math.inf
+        return math.inf, math.inf
     q = plan.hits.chance
     length = minimise_over_integers(
         lambda r: _second_order(plan, q, r), 1, most, points=14, coarse=0.1
     )
     # Order two finds the valley; the moments of the distribution itself find its bottom.
     lengths = {min(most, max(1, round(length * f))) for f in (0.35, 0.6, 1.0, 1.6, 2.7)}
-    best = min(lengths, key=lambda r: _poisson_profile(plan, r, _ROUGHLY).estimate(delta))
-    return _poisson_profile(plan, best, _LEVELS), float(best)
+    roughly = {r: _poisson_profile(plan, r, _ROUGHLY, _WIDE).estimate(delta) for r in lengths}
+    best = min(lengths, key=lambda r: roughly[r])
+    return float(best), roughly[best]
 
 
 def _even(plan: Plan) -> bool:
@@ -158,7 +173,7 @@ def _second_order(plan: Plan, q: float, last: int) -> float:
     return math.inf if math.isnan(crude) else crude
 
 
-def _poisson_profile(plan: Plan, last: int, most: int) -> PrivacyProfile:
+def _poisson_profile(plan: Plan, last: int, most: int, cell: float = CELL) -> PrivacyProfile:
     """The privacy profile of a window whose payments are averaged over at most ``most`` groups.
 
     Any payments that pay the whole debt will do (Theorem 5.1): where those of a group are replaced
@@ -167,7 +182,7 @@ def _poisson_profile(plan: Plan, last: int, most: int) -> PrivacyProfile:
     q = plan.hits.chance
     u, a, copies = _payments(plan, last, q)
     if a.size == 1:
-        return random_batches(plan, [(float(u[0]), float(a[0]), int(copies[0]))])
+        return random_batches(plan, [(float(u[0]), float(a[0]), int(copies[0]))], cell)
     if not np.all(np.isfinite(a)):
         return Gaussian(math.inf)
     weight = window(plan, last).weight
@@ -182,6 +197,7 @@ def _poisson_profile(plan: Plan, last: int, most: int) -> PrivacyProfile:
             for part in parts
             if part.size
         ],
+        cell,
     )
 
 

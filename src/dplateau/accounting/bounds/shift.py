@@ -15,10 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from dplateau.accounting.bounds.base import Bound, Chosen
-from dplateau.accounting.bounds.composition import LONGEST
+from dplateau.accounting.bounds.composition import LONGEST, SURELY
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.minimise import minimise_over_integers
-from dplateau.accounting.bounds.sampled_shift import fixed_size_shift, poisson_shift
+from dplateau.accounting.bounds.sampled_shift import (
+    fixed_size_shift,
+    poisson_shift,
+    poisson_window,
+)
 from dplateau.accounting.bounds.taut_string import energy, worst_mu
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Gaussian
@@ -57,19 +61,20 @@ class ShiftBound(Bound):
         return Chosen(self.name, profile, last) if math.isfinite(last) else None
 
     def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
-        """With random batches and ``c = 1``: what the best window costs at the very least.
+        """With random batches: what the best window costs at the very least.
 
-        A window of ``R`` steps moves the mean by ``D + q s R`` against the noise of ``R`` steps,
-        which is ``2 sqrt(D q s)`` noise deviations at best.
+        Where ``c = 1``, a window of ``R`` steps moves the mean by ``D + q s R`` against the noise
+        of ``R`` steps, which is ``2 sqrt(D q s)`` noise deviations at best. Else by moments.
         """
-        if plan.hits.deterministic or not plan.is_constant:
+        if plan.hits.deterministic:
             return 0.0
         steps = plan.steps(0, 1)
         spread, c = float(steps.spread[0]), float(steps.contraction[0])
-        if spread == 0:
+        if plan.is_constant and spread == 0:
             return math.inf
-        if c < 1:
-            return 0.0
+        if not plan.is_constant or c < 1:
+            exchanged = plan.hits.exchanged
+            return 0.0 if exchanged else SURELY * poisson_window(plan, delta)[1]
         moved = plan.diameter / spread * plan.hits.chance * float(steps.shift[0]) / spread
         return gdp_epsilon(2 * math.sqrt(moved), delta)
 

@@ -60,16 +60,16 @@ def energy_distribution(q: float, steps: int) -> EnergyDistribution:
     angle = -2j * math.pi * steps * np.arange(points) / points
     found = np.empty(_CELLS // 2 + 1, dtype=np.complex128)
     scale = np.exp(log_radius * lengths) / lengths * chances
-    bounds = np.searchsorted(lengths, np.arange(1, steps + 2))
-    roots = np.exp(2j * math.pi / _CELLS * np.arange(_CELLS))
+    place = (lengths.astype(np.int64) - 1) * _CELLS + cells % _CELLS
+    of_length = np.bincount(place, scale, steps * _CELLS).reshape(steps, _CELLS)
+    turned = fft.rfft(of_length, axis=1).T  # one row for every frequency
     for first in range(0, found.size, _CHUNK):
-        omega = np.arange(first, min(first + _CHUNK, found.size))
-        turned = roots[np.outer(omega, cells) % _CELLS] * scale
-        series = np.zeros((omega.size, points), dtype=np.complex128)
-        series[:, 1 : steps + 1] = np.add.reduceat(turned, bounds[:-1], axis=1)
+        omega = slice(first, min(first + _CHUNK, found.size))
+        series = np.zeros((omega.stop - first, points), dtype=np.complex128)
+        series[:, 1 : steps + 1] = turned[omega]
         on_circle = np.exp(fft.ifft(series, axis=1, norm="forward"))
         found[omega] = (on_circle @ np.exp(angle)) / points * math.exp(-log_radius * steps)
-    weights = np.maximum(fft.irfft(np.conj(found), _CELLS), 0.0)
+    weights = np.maximum(fft.irfft(found, _CELLS), 0.0)
     error = _ROUNDING * math.exp(-log_radius * steps) * math.log(4 * points) + 2 * _ALIASED
     left_out = steps * 200 * _NEVER
     failure = _beyond(lengths, cells * cell, chances, steps) + error * math.sqrt(_CELLS) + left_out

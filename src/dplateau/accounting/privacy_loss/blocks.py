@@ -136,24 +136,38 @@ class Sketch:
         top = self._spacing * self._SIZE
         self._losses = np.where(losses > 0.75 * top, losses - top, losses)
 
+    def epsilon(self, blocks: Sequence[Block], delta: float) -> float:
+        """Roughly ``epsilon(delta)`` of the blocks."""
+        return self.epsilons(blocks, [(len(blocks), None)], [delta])[0]
+
     def epsilons(
-        self, blocks: Sequence[Block], ends: Sequence[int], deltas: Sequence[float]
+        self,
+        blocks: Sequence[Block],
+        ends: Sequence[tuple[int, Block | None]],
+        deltas: Sequence[float],
     ) -> list[float]:
-        """Roughly ``epsilon(deltas[j])`` of the first ``ends[j]`` blocks, for ascending ends."""
+        """Roughly ``epsilon(deltas[j])`` of a number of first blocks and one more block, or none.
+
+        ``ends[j]`` are that number, ascending in ``j``, and that block.
+        """
         product: list[NDArray[np.complex128]] = []
         found: list[float] = []
         done = 0
-        for end, delta in zip(ends, deltas, strict=True):
+        for (end, cut), delta in zip(ends, deltas, strict=True):
             for block in blocks[done:end]:
-                factors = self._transforms(block)
-                product = (
-                    [one * two for one, two in zip(product, factors, strict=True)]
-                    if product
-                    else [np.array(one) for one in factors]
-                )
+                product = self._times(product, block)
             done = max(done, end)
-            found.append(max(self._epsilon(each, delta) for each in product))
+            whole = product if cut is None else self._times(product, cut)
+            found.append(max(self._epsilon(each, delta) for each in whole))
         return found
+
+    def _times(
+        self, product: list[NDArray[np.complex128]], block: Block
+    ) -> list[NDArray[np.complex128]]:
+        factors = self._transforms(block)
+        if not product:
+            return list(factors)
+        return [one * two for one, two in zip(product, factors, strict=True)]
 
     def _epsilon(self, transform: NDArray[np.complex128], delta: float) -> float:
         mass = np.maximum(fft.irfft(transform, self._SIZE), 0.0)
@@ -163,7 +177,11 @@ class Sketch:
         above = np.cumsum(mass[::-1])[::-1]
         tilted = np.cumsum((mass * np.exp(-loss))[::-1])[::-1]
         profile = above - np.exp(loss) * tilted
-        return float(loss[min(int(np.searchsorted(-profile, -max(delta, 1e-13))), loss.size - 1)])
+        delta = max(delta, 1e-13)
+        place = min(int(np.searchsorted(-profile, -delta)), loss.size - 1)
+        rise = float(profile[place - 1] - profile[place]) if place else 0.0
+        between = min(max((delta - float(profile[place])) / rise, 0.0), 1.0) if rise > 0 else 0.0
+        return float(loss[place]) - between * self._spacing
 
     def _transforms(self, block: Block) -> tuple[NDArray[np.complex128], ...]:
         if block not in self._known:

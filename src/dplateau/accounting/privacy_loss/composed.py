@@ -117,6 +117,11 @@ class Composition:
         found = self._search(epsilon)
         return max(0.0, epsilon(found)), math.exp(found)
 
+    def moment_bound(self, delta: float) -> float:
+        """What moments alone prove: an upper bound on ``epsilon(delta)``, cheap and loose."""
+        left = delta - self.infinity
+        return self.chernoff(left)[0] if left > 0 else math.inf
+
     def _search(self, objective: Callable[[float], float]) -> float:
         coarse = np.linspace(-12.0, 14.0, 14)
         values = [objective(t) for t in coarse]

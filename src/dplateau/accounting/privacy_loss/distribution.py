@@ -256,13 +256,13 @@ def symmetrised_subsampling_loss(q: float, t: float) -> LossDistribution:
     return LossDistribution(finite.losses, finite.probs * ((1 - above) / finite.probs.sum()), above)
 
 
-def gaussian_loss(mu: float) -> LossDistribution:
+def gaussian_loss(mu: float, cell: float = CELL) -> LossDistribution:
     """That of ``N(mu, 1)`` against ``N(0, 1)``; only cells near ``mu`` have any mass.
 
     See docs/theory.md#section-2.
     """
     upper, lower = Mixture((1.0,), (mu,)), Mixture((1.0,), (0.0,))
-    return _Cells(upper, lower, _edges(mu - _REACH, mu + _REACH)).forward()
+    return _Cells(upper, lower, _edges(mu - _REACH, mu + _REACH, cell)).forward()
 
 
 def sums(index: NDArray[np.int64], weights: Vector, size: int) -> Vector:

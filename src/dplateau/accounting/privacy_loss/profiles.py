@@ -95,10 +95,26 @@ class Composed:
         return (forward,) if same else (forward, backward)
 
     def epsilon(self, delta: float) -> float:
+        if delta not in self._answers:
+            self._answers[delta] = self._worked_out(delta)
+        return self._answers[delta]
+
+    @cached_property
+    def _answers(self) -> dict[float, float]:
+        return {}
+
+    def _worked_out(self, delta: float) -> float:
+        """The worse order; the other one is left alone where its moments show it to be less."""
         crude = gdp_epsilon(self.crude, delta)
         if crude == 0.0:
             return crude
-        return min(crude, max(order.epsilon(delta) for order in self.orders))
+        worst = -math.inf
+        for order in self.orders:
+            if worst > 0 and order.moment_bound(delta) <= worst:
+                continue
+            found = order.epsilon(delta)
+            worst = max(worst, found if found >= 0 else math.inf)  # NaN fails closed
+        return min(crude, worst)
 
     def delta(self, epsilon: float) -> float:
         crude = gdp_delta(self.crude, epsilon)

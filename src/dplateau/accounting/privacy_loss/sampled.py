@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from dplateau.accounting.privacy_loss.composed import Composition, compositions
 from dplateau.accounting.privacy_loss.distribution import (
+    CELL,
     LossDistribution,
     Mixture,
     gaussian_loss,
@@ -40,15 +41,16 @@ class StepLosses(NamedTuple):
         )
 
 
-def poisson_step(q: float, u: float, a: float = 0.0) -> StepLosses:
+def poisson_step(q: float, u: float, a: float = 0.0, cell: float = CELL) -> StepLosses:
     """``N(0,1)`` against ``(1-q) N(a,1) + q N(a+u,1)``: one neighbour lacks the record (section 5).
 
     See docs/theory.md#section-3.
     """
-    return StepLosses(*pair_losses(Mixture((1 - q, q), (a, a + u)), Mixture((1.0,), (0.0,))))
+    upper, lower = Mixture((1 - q, q), (a, a + u)), Mixture((1.0,), (0.0,))
+    return StepLosses(*pair_losses(upper, lower, cell))
 
 
-def poisson_replace_step(q: float, u: float, a: float = 0.0) -> StepLosses:
+def poisson_replace_step(q: float, u: float, a: float = 0.0, cell: float = CELL) -> StepLosses:
     """``(1-q) N(a) + q N(a+u)`` against ``(1-q) N(0) + q N(-u)``: each has its own record.
 
     See docs/theory.md#section-3.
@@ -56,7 +58,7 @@ def poisson_replace_step(q: float, u: float, a: float = 0.0) -> StepLosses:
     ``u`` is the displacement by *one* record, half of what replacing it can do.
     """
     upper, lower = Mixture((1 - q, q), (a, a + u)), Mixture((1 - q, q), (0.0, -u))
-    return StepLosses(*pair_losses(upper, lower))
+    return StepLosses(*pair_losses(upper, lower, cell))
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -66,30 +68,34 @@ def fixed_size_step(q: float, u: float) -> StepLosses:
     return StepLosses(pld, pld)
 
 
-def announced_step(q: float, u: float, a: float = 0.0) -> StepLosses:
+def announced_step(q: float, u: float, a: float = 0.0, cell: float = CELL) -> StepLosses:
     """A step that tells whether it was hit: ``G_{a+u}`` with probability ``q``, else ``G_a``.
 
     See docs/theory.md#section-1.
     """
-    pld = gaussian_loss(a).mixed_with(gaussian_loss(a + u), q)
+    pld = gaussian_loss(a, cell).mixed_with(gaussian_loss(a + u, cell), q)
     return StepLosses(pld, pld)
 
 
-def step_losses(plan: Plan, u: float, a: float = 0.0) -> StepLosses:
+def step_losses(plan: Plan, u: float, a: float = 0.0, cell: float = CELL) -> StepLosses:
     """The step of a plan with random batches whose sensitivity is ``u`` noise deviations.
 
     See docs/theory.md#section-3.
+
+    Wider cells than the default are as sound and cheaper: enough where moments are compared.
     """
     q = plan.hits.chance
     if plan.hits.exchanged:
         if a:
             raise ValueError("a fixed-size step has no unsplit shift")
         return fixed_size_step(q, u)
-    return capped_poisson_step(plan.neighboring_relation, q, u, a, plan.overflow)
+    return capped_poisson_step(plan.neighboring_relation, q, u, a, plan.overflow, cell)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def capped_poisson_step(relation: str, q: float, u: float, a: float, overflow: float) -> StepLosses:
+def capped_poisson_step(
+    relation: str, q: float, u: float, a: float, overflow: float, cell: float = CELL
+) -> StepLosses:
     """A step with Poisson batches of bounded size; ``overflow`` is ``kappa``.
 
     With probability ``kappa`` the other records alone fill the batch, and the record displaces one
@@ -98,10 +104,11 @@ def capped_poisson_step(relation: str, q: float, u: float, a: float, overflow: f
     step without the hit stands elsewhere and no longer hides it.
     """
     step, unit = (poisson_replace_step, u / 2) if relation == REPLACE_ONE else (poisson_step, u)
-    plds = step(q, unit, a)
+    plds = step(q, unit, a, cell)
     if overflow == 0:
         return plds
-    full = announced_step(q, u, a) if relation == REPLACE_SPECIAL else step(q, 2 * unit, a)
+    special = relation == REPLACE_SPECIAL
+    full = announced_step(q, u, a, cell) if special else step(q, 2 * unit, a, cell)
     return plds.mixed_with(full, overflow)
 
 

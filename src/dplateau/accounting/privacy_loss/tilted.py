@@ -231,9 +231,9 @@ class Tilted:
 
 
 def convolved(one: Vector, two: Vector) -> Vector:
-    from scipy.signal import oaconvolve  # slow to load, and full batches do without
-
-    return np.asarray(oaconvolve(one, two), dtype=np.float64)
+    count = one.size + two.size - 1
+    size = fft.next_fast_len(count, real=True)
+    return np.asarray(fft.irfft(fft.rfft(one, size) * fft.rfft(two, size), size)[:count])
 
 
 def condensed(probs: Vector, losses: Vector, most: int = 2048) -> tuple[Vector, Vector, Vector]:
@@ -281,29 +281,26 @@ def _window_of_sum(plds: Sequence[tuple[Tilted, int]]) -> tuple[float, float]:
     """An interval that the sum of these losses leaves with mass at most `LOST` (Chernoff)."""
     mean = sum(copies * pld.mean for pld, copies in plds)
     variance = sum(copies * pld.variance for pld, copies in plds)
-    parts = [(*condensed(pld.probs, pld.losses - pld.mean, 256), copies) for pld, copies in plds]
     cost = math.log(2 / LOST)
     scale = math.log(math.sqrt(2 * cost / max(variance, 1e-300)))
+    parts = [condensed(pld.probs, pld.losses - pld.mean, 256) for pld, _ in plds]
+    probs, lowest, highest = (np.concatenate(each) for each in zip(*parts, strict=True))
+    starts = np.cumsum([0, *(part[0].size for part in parts[:-1])])
+    copies = np.array([float(n) for _, n in plds])
 
-    def reach(outward: list[tuple[Vector, Vector, int]]) -> float:
-        whole = sum(copies * float(away.max()) for _, away, copies in outward)
-        steepest = 600 / max(float(away.max()) for _, away, _ in outward)
+    def reach(outward: Vector) -> float:
+        farthest = np.maximum.reduceat(outward, starts)
+        whole, steepest = float((copies * farthest).sum()), 600 / float(farthest.max())
 
         def bound(t: float) -> float:
             if t > steepest:
                 return whole
-            grown = sum(
-                copies * math.log(float(np.exp(t * away) @ probs))
-                for probs, away, copies in outward
-            )
-            return (grown + cost) / t
+            moments = np.add.reduceat(np.exp(t * outward) * probs, starts)
+            return (float((copies * np.log(moments)).sum()) + cost) / t
 
         return min(whole, *(bound(math.exp(scale + shift)) for shift in _SLOPES))
 
-    return (
-        mean - reach([(probs, -lowest, copies) for probs, lowest, _, copies in parts]),
-        mean + reach([(probs, highest, copies) for probs, _, highest, copies in parts]),
-    )
+    return mean - reach(-lowest), mean + reach(highest)
 
 
 def _misplaced(summed: Vector, factors: int) -> float:
