@@ -218,11 +218,10 @@ def private_centre(
     *_, (generator, _) = noise.open_streams(random_state, 4)
     of_counts, of_sums = look.noise()
     sparse, features = scipy.sparse.issparse(rows), rows.shape[1]
-    lengths = np.concatenate([np.zeros(0), *(norms for _, norms in _with_norms(rows))])
-    _, reach, _ = _window(_Shares(lengths, 0.0, longest), of_counts, generator)
-    reach *= longest
+    lengths = np.concatenate([np.zeros(0), *(norms for _, norms in _with_norms(rows, longest))])
+    _, reach, _ = _window(_Shares(lengths, 0.0, 1.0), of_counts, generator)
     sums = np.zeros(features + 1)
-    for piece, norms in _with_norms(rows):
+    for piece, norms in _with_norms(rows, longest):
         held = np.isfinite(norms)
         shrink = 1 / np.maximum(norms[held], reach)
         if not sparse:
@@ -236,15 +235,19 @@ def private_centre(
     # What noise alone would make of it is taken off, and nothing is left where it is all noise.
     kept = 0.0 if sparse else max(1 - hidden / max(length, 1e-300), 0.0)
     usual = max(found[-1] + 0.5 - kept**2 * length + of_sums / records, _NARROWEST**2)
-    return kept * mean * reach, min(_ROOM * math.sqrt(usual), 2.0) * reach / longest
+    return kept * mean * reach * longest, min(_ROOM * math.sqrt(usual), 2.0) * reach
 
 
-def _with_norms(rows: Any) -> Iterator[tuple[Any, Array]]:
-    """Pieces of rows in double precision, with norms that are not finite where a value is not."""
+def _with_norms(rows: Any, longest: float) -> Iterator[tuple[Any, Array]]:
+    """Pieces of rows in double precision and units of ``longest``, with their norms.
+
+    Norms are not finite where a value is not. Squares of the rows as they came might underflow, and
+    a row whose norm is taken for 0 would not be clipped.
+    """
     size = max(_PIECE // max(rows.shape[1], 1), 1)
     for first in range(0, rows.shape[0], size):
-        piece = rows[first : first + size].astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
+            piece = rows[first : first + size].astype(np.float64) / longest
             squares = piece.multiply(piece) if scipy.sparse.issparse(piece) else piece * piece
             norms = np.sqrt(np.asarray(squares.sum(axis=1), dtype=np.float64).ravel())
         yield piece, norms
