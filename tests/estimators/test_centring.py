@@ -116,7 +116,7 @@ def test_no_record_moves_a_release_by_more_than_is_covered(relation, monkeypatch
 
 @pytest.mark.parametrize("unit", [2.0**-560, 2.0**560], ids=["tiny", "huge"])
 def test_rows_in_any_unit_are_clipped_alike(unit):
-    # Squares of such rows leave the range of floats: a norm of 0 would leave a row as long as it is.
+    # Squares of such rows are no floats: a norm of 0 would leave a row as long as it is.
     look = Centre(1.0, "replace_one")
     centre, share = private_centre(X, 3.0, look, len(X), 7)
     other, same = private_centre(unit * X, 3.0 * unit, look, len(X), 7)
