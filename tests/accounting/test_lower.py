@@ -1,6 +1,7 @@
 """The exact walks: right by brute force, by closed forms, and never above what is true."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -9,12 +10,10 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
 import dplateau as dp
-from dplateau.accounting.lower import transitions as kernels
 from dplateau.accounting.lower.draws import draw, gauss_nodes
-from dplateau.accounting.lower.events import gaussian_bound
-from dplateau.accounting.lower.line import HitSum
-from dplateau.accounting.lower.lower import curved_bound, interval_bound, line_bound, lower_bound
-from dplateau.accounting.lower.neighbours import Stage, curved_interval
+from dplateau.accounting.lower.gaussian import gaussian_bound
+from dplateau.accounting.lower.lower import curved_bound, lower_bound
+from dplateau.accounting.lower.neighbours import Stage, equal_walks
 from dplateau.accounting.lower.steps import Step
 from dplateau.accounting.lower.walks import walk
 
@@ -119,7 +118,7 @@ def test_law_against_a_fine_uniform_grid(steps, slope):
     mass[cells // 2] = 1.0
     mass = mass @ np.linalg.matrix_power(kernel, steps)
     step = Step(cases, 1.0)
-    distribution = walk([(step, steps - 1)] if steps > 1 else [], step, lower=-half, upper=half)
+    distribution = walk(step, steps, lower=-half, upper=half)
     at = edges[1:-1:30]
     assert distribution.cdf(at) == pytest.approx(np.cumsum(mass)[:-1:30], abs=3e-3)
     assert distribution.cdf(at) + distribution.at_least(at) == pytest.approx(1.0, abs=1e-12)
@@ -133,20 +132,22 @@ def test_law_against_simulation():
         hit = rng.random(runs) < 0.2
         w = np.clip(0.99 * w + 0.3 * hit - 0.1 + 0.5 * rng.standard_normal(runs), -1.5, 1.5)
     step = Step(((0.8, 0.99, -0.1), (0.2, 0.99, 0.2)), 0.5)
-    distribution = walk([(step, 29)], step, lower=-1.5, upper=1.5)
+    distribution = walk(step, 30, lower=-1.5, upper=1.5)
     for at in (-1.5, -0.7, 0.0, 0.9, 1.4):
         assert distribution.cdf(at)[0] == pytest.approx(
             np.mean(w <= at), abs=5 * 0.5 / math.sqrt(runs)
         )
-    assert distribution.atoms[1] == pytest.approx(np.mean(w == 1.5), abs=5 * 0.5 / math.sqrt(runs))
+    assert distribution.at_least(1.5)[0] == pytest.approx(
+        np.mean(w == 1.5), abs=5 * 0.5 / math.sqrt(runs)
+    )
 
 
-def test_squaring_stepping_and_stationary_law_agree():
+def test_powers_steps_and_stationary_law_agree():
     step = Step(((0.9, 1.0, -0.02), (0.1, 1.0, 0.2)), 1.0)
     at = np.linspace(-24, 24, 49)
-    many = walk([(step, 40_000)], step, lower=-25, upper=25)
-    more = walk([([(step, 20_000)], 2)], step, lower=-25, upper=25)
-    limit = walk([(step, math.inf)], step, lower=-25, upper=25)
+    many = walk(step, 40_001, lower=-25, upper=25)
+    more = walk(step, 40_001, lower=-25, upper=25, quiet=step, period=4)
+    limit = walk(step, math.inf, lower=-25, upper=25)
     assert many.cdf(at) == pytest.approx(more.cdf(at), rel=1e-9)
     assert many.cdf(at) == pytest.approx(limit.cdf(at), rel=1e-9)
 
@@ -159,17 +160,31 @@ def test_squaring_stepping_and_stationary_law_agree():
         ((1.0, 0.9995, 0.2),),
     ],
 )
-def test_projected_steps_are_the_steps(cases, monkeypatch):
-    monkeypatch.setattr(kernels, "_PROJECTING", 1e-9)  # as if it cost nothing
+def test_powers_are_the_steps(cases):
     step = Step(cases, 1.0)
-    distribution = walk([(step, 6_000)], step, lower=-125, upper=125)
+    distribution = walk(step, 6_001, lower=-125, upper=125)
     grid = distribution.grid
-    masses = grid.landing(step, np.zeros(1)).toarray()[0]
-    backward = grid.kernel(step).T.tocsr()
+    masses = grid.landing(step, np.zeros(1))[0]
+    kernel = grid.kernel(step)
     for _ in range(5_999):
-        masses = backward @ masses
-    assert np.abs(distribution.masses - masses / masses.sum()).sum() <= distribution.error
-    assert 0 < distribution.error < 1e-10
+        masses = masses @ kernel
+    assert np.abs(distribution.masses - masses / masses.sum()).sum() < 1e-11
+
+
+@pytest.mark.parametrize("period", [2, 7])
+@pytest.mark.parametrize("steps", [1, 3, 7, 8, 50])
+def test_epochs_are_their_steps(steps, period):
+    """Every period-th step before the last is a hit, the others are quiet."""
+    hit, quiet = Step(((1.0, 1.0, 0.9),), 1.0), Step(((1.0, 0.99, -0.1),), 1.0)
+    found = walk(hit, steps, lower=-6, upper=6, quiet=quiet, period=period)
+    grid, masses = found.grid, None
+    for left in range(steps - 1, 0, -1):
+        step = hit if left % period == 0 else quiet
+        now = grid.landing(step, np.zeros(1))[0] if masses is None else masses @ grid.kernel(step)
+        masses = now
+    at = np.linspace(-6, 6, 13)[1:-1]
+    true = ndtr(at - 0.9) if masses is None else grid.below(at, masses, hit)
+    assert found.cdf(at) == pytest.approx(true, rel=1e-9)
 
 
 def test_wide_intervals_are_not_shortened():
@@ -186,33 +201,40 @@ def test_wide_intervals_are_not_shortened():
 def test_panels_are_converged(monkeypatch):
     step = Step(((0.9, 0.999, -0.02), (0.1, 1.0, 0.2)), 1.0)
     at = np.linspace(-15, 15, 61)
-    coarse = walk([(step, 300)], step, lower=-16, upper=16)
+    coarse = walk(step, 301, lower=-16, upper=16)
     monkeypatch.setattr("dplateau.accounting.lower.panels.PANEL", 3.0)
     monkeypatch.setattr("dplateau.accounting.lower.walks._RESOLVED", 0.3)
-    fine = walk([(step, 300)], step, lower=-16, upper=16)
+    fine = walk(step, 301, lower=-16, upper=16)
     assert coarse.masses.size < fine.masses.size
     assert coarse.cdf(at) == pytest.approx(fine.cdf(at), rel=2e-10, abs=1e-14)
     assert coarse.at_least(at) == pytest.approx(fine.at_least(at), rel=2e-10, abs=1e-14)
 
 
-def test_hit_sum_against_the_binomial_mixture():
+def test_walks_far_from_their_ends_against_the_binomial_mixture():
     steps, q, size = 500, 0.03, 0.7
-    distribution = HitSum(np.array([size]), np.array([float(steps)]), q, spread=2.0)
-    at = np.linspace(0, 40, 81)
+    step = Step(((1 - q, 1.0, 0.0), (q, 1.0, size)), 2.0)
+    distribution = walk(step, steps, lower=-800.0, upper=800.0)
+    at = np.linspace(-80, 150, 81)
     k = np.arange(steps + 1)
-    exact = binom.pmf(k, steps, q) @ ndtr((size * k[:, None] - at[None, :]) / 2.0)
-    assert distribution.survival(at) == pytest.approx(exact, abs=1e-12)
+    spread = 2.0 * math.sqrt(steps)
+    exact = binom.pmf(k, steps, q) @ ndtr((size * k[:, None] - at[None, :]) / spread)
+    assert distribution.at_least(at) == pytest.approx(exact, abs=1e-12)
 
 
-def test_hit_sum_small_hits_by_cumulants():
-    sizes = np.r_[1e-4, 0.5]
-    distribution = HitSum(sizes, np.array([2000.0, 3.0]), 0.2, spread=1.0)
-    draws = binom.pmf(np.arange(4), 3, 0.2)
-    small = binom.pmf(np.arange(2001), 2000, 0.2)
-    at = np.linspace(-3, 4, 15)
-    shift = (1e-4 * np.arange(2001)[:, None] + 0.5 * np.arange(4)[None, :]).ravel()
-    exact = np.outer(small, draws).ravel() @ ndtr(shift[:, None] - at[None, :])
-    assert distribution.survival(at) == pytest.approx(exact, abs=1e-11)
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_random_batches_without_a_domain_against_the_binomial_mixture(relation):
+    steps, q, size, delta = 400, 0.05, 0.6, 1e-5
+    plan = plan_with(size, 1.0, n=1000, q=q, relation=relation, iterations=steps, diameter=math.inf)
+    chances, k = binom.pmf(np.arange(steps + 1), steps, q), np.arange(steps + 1)
+    unit, spread = size / (2 if relation == REPLACE else 1), math.sqrt(steps)
+    at = np.linspace(-150, 150, 20_001)
+    right = chances @ ndtr((unit * k[:, None] - at[None, :]) / spread)
+    left = ndtr(-at / spread) if relation == ADD else 1 - right[::-1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        above = np.log(right - delta) - np.log(left)
+        below = np.log(1 - left - delta) - np.log(1 - right)
+    exact = max(np.nanmax(above[left > 1e-9]), np.nanmax(below[right < 1 - 1e-9]))
+    assert exact * (1 - 1e-3) <= lower_bound(plan, delta) <= exact * (1 + 1e-4)
 
 
 # -- the two neighbours are what the plan's constants allow
@@ -326,10 +348,10 @@ def test_more_noise_and_more_delta_mean_less(batches, relation):
 def test_a_wide_domain_is_no_domain(batches, relation):
     wide = plan_with(0.5, 1.0, batches=batches, relation=relation, iterations=40, diameter=130)
     everywhere = wide.replace(domain=dp.Everywhere())
-    assert interval_bound(wide, 1e-4) == pytest.approx(line_bound(everywhere, 1e-4), rel=1e-3)
-    assert line_bound(wide, 1e-4, diameter=1e4) == pytest.approx(
-        line_bound(everywhere, 1e-4), rel=1e-6
-    )
+    unfelt = lower_bound(everywhere, 1e-4)
+    assert lower_bound(wide, 1e-4) == pytest.approx(unfelt, rel=1e-3)
+    wider = wide.replace(domain=dp.L2Ball(5e3))
+    assert lower_bound(wider, 1e-4) == pytest.approx(unfelt, rel=1e-6)
 
 
 def test_constant_and_explicit_schedules_agree():
@@ -380,7 +402,7 @@ def test_five_numbers_stand_for_a_binomial():
     for counts, chances in ((sizes, mass), (nodes, shares)):
         cases = tuple((p, 1 - 0.3 * k / 100, 0.0) for k, p in zip(counts, chances, strict=True))
         step = Step(cases, 1.0)
-        distributions.append(walk([(step, 40)], step, lower=-15.0, upper=15.0))
+        distributions.append(walk(step, 41, lower=-15.0, upper=15.0))
     at = np.linspace(-9, 9, 37)
     assert distributions[1].cdf(at) == pytest.approx(distributions[0].cdf(at), rel=1e-5, abs=1e-15)
 
@@ -404,7 +426,8 @@ def test_curved_losses_make_the_last_hits_stand_out():
     assert curved < dp.account(plan.replace(iterations=1), 1e-6).epsilon(1e-6)
     # The walks do not feel the domain, so that it need not be there.
     everywhere = plan.replace(domain=dp.Everywhere())
-    assert curved_interval(everywhere, 0.9).length == curved_interval(plan, 0.9).length < 8.0
+    lengths = [equal_walks(each, 0.9).stage.length for each in (everywhere, plan)]
+    assert lengths[0] == lengths[1] < 8.0
 
 
 @pytest.mark.parametrize(("width", "epsilon"), [(8.0, 0.5), (8.0, 4.0), (1.0, 2.0)])
@@ -454,6 +477,34 @@ def test_limits():
     assert 0.5 < lower_bound(clipped, 1e-5) < gdp_epsilon(2.0, 1e-5)
     with pytest.raises(dp.PlanError, match="delta"):
         lower_bound(everywhere, 0.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_constants_beyond_reason_give_a_number(seed):
+    """From 1e-300 to 1e300: 0 where nothing can be computed, never a fault or a warning."""
+    rng, found = np.random.default_rng(seed), 0
+    while found < 40:
+        eta, lipschitz, noise, radius = 10.0 ** rng.uniform(*rng.choice([(-300, 300), (-9, 9)]), 4)
+        batches, relation = KINDS[rng.integers(len(KINDS))]
+        try:
+            plan = dp.Plan(
+                records=100,
+                batches=batches,
+                iterations=rng.choice([1, 30, math.inf]),
+                step_size=eta,
+                noise_multiplier=noise,
+                lipschitz=lipschitz,
+                smoothness=0.0,
+                regularization=rng.choice([0.0, min(0.1 / eta, 1e300)]),
+                domain=rng.choice([dp.Everywhere(), dp.L2Ball(radius)]),
+                neighboring_relation=relation,
+            )
+        except dp.PlanError:
+            continue
+        found += 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert lower_bound(plan, 1e-6) >= 0
 
 
 @pytest.mark.parametrize("room", [0.5, 2.0, 6.0, 30.0, 1e3])

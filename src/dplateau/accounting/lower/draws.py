@@ -26,17 +26,11 @@ class Count:
     """The number of *other* records in a batch, which may be random.
 
     See docs/theory.md#section-9.
-
-    Parameters
-    ----------
-    mean, deviation : float
-    nodes : tuple of (number, probability)
-        Five numbers with the same first ten moments; empty if it is not random.
     """
 
     mean: float
     deviation: float = 0.0
-    nodes: tuple[tuple[float, float], ...] = ()
+    nodes: tuple[tuple[float, float], ...] = ()  # five numbers with its first ten moments, chances
 
     def values(self, effect: float) -> tuple[tuple[float, float], ...]:
         """Numbers and probabilities that stand for it, if its deviation has such an effect."""
@@ -49,30 +43,16 @@ class Count:
 
 @dataclass(frozen=True)
 class Draw:
-    """What a batch can look like, seen from the differing record.
+    """What a batch can look like, seen from the differing record (docs/theory.md#section-9)."""
 
-    See docs/theory.md#section-9.
-
-    Parameters
-    ----------
-    chance : float
-        Probability that the record takes part.
-    with_it, without_it : Count
-        The others, given that it does, and does not.
-    absent : Count
-        The others, in the data set that lacks the record.
-    """
-
-    chance: float
-    with_it: Count
-    without_it: Count
-    absent: Count
+    chance: float  # that the record takes part
+    with_it: Count  # the others, given that it does
+    without_it: Count  # and does not
+    absent: Count  # the others, in the data set that lacks the record
 
 
 def draw(plan: Plan) -> Draw:
-    """The draw of one step in which the differing record may take part.
-
-    See docs/theory.md#section-9.
+    """The draw of one step in which the record may take part (docs/theory.md#section-9).
 
     Examples
     --------

@@ -7,20 +7,28 @@ first test of every upper bound.
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from dplateau._validate import probability
-from dplateau.accounting.lower.allocation import allocation_bound
-from dplateau.accounting.lower.draws import MOST_JITTER, draw
-from dplateau.accounting.lower.events import MOST_PROVED, best_threshold, gaussian_bound
-from dplateau.accounting.lower.line import MOST_VARYING_STEPS, line_bound, touching_chance
-from dplateau.accounting.lower.neighbours import Interval, curved_interval, interval
-from dplateau.accounting.lower.varying import Varying, varying_interval
-from dplateau.accounting.lower.walks import TooLong
+from dplateau.accounting.lower.draws import draw
+from dplateau.accounting.lower.events import MOST_PROVED, best_threshold
+from dplateau.accounting.lower.gaussian import (
+    MOST_VARYING_STEPS,
+    allocation_bound,
+    gaussian_bound,
+    line_bound,
+    touching_chance,
+)
+from dplateau.accounting.lower.neighbours import Walks, equal_walks
+from dplateau.accounting.lower.panels import TooLong
+from dplateau.accounting.lower.varying import Followed, counted_walks, followed
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
+
+_LARGEST = sys.float_info.max ** (1 / 4)  # numbers, and ratios, whose squares' squares are floats
 
 
 def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
@@ -62,63 +70,88 @@ def lower_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
     0.212
     """
     delta = probability("delta", delta)
-    if plan.hits.epoch is not None:
-        return _once_an_epoch(plan, delta)
-    if not (plan.hits.deterministic or plan.hits.exact):
+    if not (plan.hits.deterministic or plan.hits.exact or plan.hits.epoch is not None):
         return 0.0  # the distribution of hits is known from above only
     if plan.noise_multiplier.smallest(plan.iterations) == 0:
         return _without_noise(plan, delta)
+    if plan.iterations == math.inf and not plan.hidden_state:
+        return math.inf
+    if not _computable(plan):
+        return 0.0
+    if plan.hits.epoch is not None:
+        return allocation_bound(plan, delta)
     if not plan.hidden_state:
         return _all_iterates(plan, delta)
-    best = line_bound(plan, delta, diameter=plan.diameter)
-    if math.isfinite(plan.diameter) and best < MOST_PROVED:
-        best = max(best, interval_bound(plan, delta, strongest=strongest))
-    if strongest:
-        best = max(best, curved_bound(plan, delta))
-    return best
+    best = walk_bound(plan, delta, strongest=strongest)
+    return max(best, curved_bound(plan, delta)) if strongest else best
 
 
-# -- on an interval ---------------------------------------------------------------------------
+def _computable(plan: Plan) -> bool:
+    """Whether steps, noise and domain, and what they are to each other, have squares in floats."""
+    steps, push = plan.iterations, plan.lipschitz / plan.batch_size
+    found = [push]
+    for eta in (plan.step_size.smallest(steps), plan.step_size.largest(steps)):
+        for noise in map(
+            float, (plan.noise_multiplier.smallest(steps), plan.noise_multiplier.largest(steps))
+        ):
+            spread = eta * push * noise
+            found += [eta, noise, push * noise, eta * push, spread]
+            lengths = [plan.diameter] if math.isfinite(plan.diameter) else []
+            lengths += [eta * plan.l1] if plan.l1 > 0 else []
+            found += [*lengths, *(length / max(spread, 1 / _LARGEST) for length in lengths)]
+    return all(1 / _LARGEST < each < _LARGEST for each in found)
 
 
-def interval_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
-    """Best threshold event of the clipped walks (theory, section 9).
+# -- the last iterate -------------------------------------------------------------------------
+
+
+def walk_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
+    """The best half-line of the walks of linear losses, clipped to the domain if there is one.
 
     See docs/theory.md#section-9.
     """
-    m = plan.strong_convexity
-    fewest, largest = plan.batches.sizes(plan.records)
-    if m > 0 and plan.hits.deterministic and fewest < largest:
-        return 0.0  # a short batch would need losses of unequal curvature
-    # Curvature uses up part of the Lipschitz constant, the more the longer the interval.
-    length = plan.diameter if m == 0 else min(plan.diameter, plan.lipschitz / m)
-    if m > 0 and fewest < largest:
-        length = min(length, _length_for_random_curvature(plan))
-    walks, best = _walks(plan, length), None
-    while walks is not None and (best := _proved(walks, delta)) is None:
-        walks = _walks(plan, walks.length / 2)  # a witness too
-    if walks is None or best is None:
-        return 0.0
-    if strongest:
-        most = math.log(1 / delta) + best
+    bounded, best = math.isfinite(plan.diameter), 0.0
+    shrinks = plan.regularization > 0 or plan.strong_convexity > 0
+    if not bounded and plan.l1 > 0 and shrinks:
+        return 0.0  # an L1 penalty far from 0 is a constant drift, but a regulariser leads back
+    if not bounded and plan.iterations == math.inf and not shrinks:
+        return math.inf  # nothing is ever forgotten
+    if plan.hits.deterministic and (plan.is_constant or plan.iterations <= MOST_VARYING_STEPS):
+        best = line_bound(plan, delta)
+    if best >= MOST_PROVED or (plan.hits.deterministic and not bounded):
+        return best
+    walks, found = _walks(plan), None
+    while walks is not None and (found := _proved(walks, delta)) is None:
+        walks = walks.easier()  # a witness too
+    if walks is None or found is None:
+        return best
+    if strongest and bounded:
         options = {"maxiter": 9, "xatol": 0.05}
-        found = minimize_scalar(
+        pulled = minimize_scalar(
             lambda pull: -(_proved(walks, delta, pull) or 0.0),
-            bounds=(0.0, most),
+            bounds=(0.0, math.log(1 / delta) + found),
             method="bounded",
             options=options,
         )
-        best = max(best, -float(found.fun))
-    return best
+        found = max(found, -float(pulled.fun))
+    return max(best, found)
 
 
-def _walks(plan: Plan, length: float) -> Interval | Varying | None:
+def _walks(plan: Plan) -> Walks | Followed | None:
+    """The walks of the two neighbours, where losses within the plan's constants make them."""
+    m = plan.strong_convexity
+    fewest, largest = plan.batches.sizes(plan.records)
+    if m > 0 and fewest < largest and (plan.hits.deterministic or not plan.is_constant):
+        return None  # a short batch would need losses of unequal curvature
     if plan.is_constant:
-        return interval(plan, length)
-    return varying_interval(plan, length)
+        return equal_walks(plan)
+    if math.isinf(plan.diameter):
+        return counted_walks(plan)
+    # Curvature uses up part of the Lipschitz constant, the more the longer the interval.
+    return followed(plan, plan.diameter if m == 0 else min(plan.diameter, plan.lipschitz / m))
 
 
-def _proved(walks: Interval | Varying, delta: float, extra_pull: float = 0.0) -> float | None:
+def _proved(walks: Walks | Followed, delta: float, extra_pull: float = 0.0) -> float | None:
     """What the best threshold event proves; None if the walks are too long to follow."""
     try:
         return best_threshold(*walks.distributions(extra_pull), delta)
@@ -136,7 +169,7 @@ def curved_bound(plan: Plan, delta: float) -> float:
         return 0.0
 
     def value(rate: float) -> float:
-        walks = curved_interval(plan, -math.expm1(rate))
+        walks = equal_walks(plan, -math.expm1(rate))
         return 0.0 if walks is None else _proved(walks, delta) or 0.0
 
     # The share that a step forgets, in logarithms.
@@ -153,16 +186,6 @@ def curved_bound(plan: Plan, delta: float) -> float:
     return max(found[best], -float(finer.fun))
 
 
-def _length_for_random_curvature(plan: Plan) -> float:
-    """Poisson batches have random curvature; keep its effect far below the noise."""
-    eta = plan.step_size.largest(plan.iterations)
-    jitter = eta * plan.strong_convexity / plan.batch_size * draw(plan).absent.deviation
-    spread = plan.step_size.smallest(plan.iterations) * plan.sigma_schedule.smallest(
-        plan.iterations
-    )
-    return 2 * MOST_JITTER * spread / jitter if jitter > 0 else math.inf
-
-
 # -- other releases ---------------------------------------------------------------------------
 
 
@@ -171,16 +194,11 @@ def _all_iterates(plan: Plan, delta: float) -> float:
 
     A domain hides what is projected away: composition counts as far as the walk does not touch it.
     """
-    if plan.iterations == math.inf:
-        return math.inf
-    last = 0.0
-    if math.isfinite(plan.diameter):
-        last = interval_bound(plan, delta)
+    last = walk_bound(plan, delta)
     if draw(plan).chance < 1:
-        return max(last, line_bound(plan, delta, diameter=plan.diameter))
+        return last
     pushes = 2 if plan.neighboring_relation == REPLACE_ONE else 1
-    period = plan.hits.period or 1
-    steps = int(plan.iterations)
+    period, steps = plan.hits.period or 1, int(plan.iterations)
     if plan.noise_multiplier.is_constant:
         precision = -(-steps // period) / plan.noise_multiplier.largest(1) ** 2
     else:
@@ -190,16 +208,10 @@ def _all_iterates(plan: Plan, delta: float) -> float:
     return max(last, gaussian_bound(pushes * math.sqrt(precision), delta, error=error))
 
 
-def _once_an_epoch(plan: Plan, delta: float) -> float:
-    if plan.noise_multiplier.smallest(plan.iterations) == 0:
-        assert plan.hits.epoch is not None
-        return math.inf if min(1.0, plan.iterations / plan.hits.epoch) > delta else 0.0
-    if plan.iterations == math.inf and not plan.hidden_state:
-        return math.inf
-    return allocation_bound(plan, delta)
-
-
 def _without_noise(plan: Plan, delta: float) -> float:
     """Without noise the last iterate tells whether the record was ever met."""
-    missed: float = (1 - draw(plan).chance) ** plan.iterations
-    return math.inf if 1 - missed > delta else 0.0
+    if plan.hits.epoch is not None:
+        met = min(1.0, plan.iterations / plan.hits.epoch)
+    else:
+        met = 1 - (1 - draw(plan).chance) ** plan.iterations
+    return math.inf if met > delta else 0.0

@@ -8,12 +8,14 @@ neighbours reveal, the plan reveals.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 from dplateau.accounting.lower.draws import MOST_JITTER, SMALL_JITTER, Count, Draw, draw
-from dplateau.accounting.lower.steps import Programme, Step
-from dplateau.accounting.lower.walks import Distribution, both_distributions
+from dplateau.accounting.lower.gaussian import geometric, hits_of
+from dplateau.accounting.lower.steps import Step
+from dplateau.accounting.lower.walks import Distribution, walk
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.plan import Plan
 
@@ -21,44 +23,34 @@ _TYPICAL = 6.0  # spreads of the distribution within which random curvature is m
 MOST_SPREADS = 1e6  # beyond this length rounding takes over
 MOST_EXPONENT = 80.0  # length times drift over variance: twice what a tail can show
 UNFELT = 15.0  # spreads of the distribution beyond which ends do not matter (1e-50)
+_RARE = 40.0  # logarithm of one over the chance of more hits than are made room for (Bernstein)
 # Two copies of a walk on an interval of length D have met after this many times
 # ((D + sqrt(pi/2) spread) / spread)**2 steps, but for 1e-20 (theory, section 6).
 _FORGETS = 2 * math.log(1e20) / math.pi**2
+_LEAST_SHARE = 1e-3  # of the longest interval, or of the strongest push, that is tried
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One step size, one noise, one interval: what a step of the two neighbours is made of.
-
-    See docs/theory.md#section-9.
-
-    Parameters
-    ----------
-    plan : Plan
-    draw : Draw
-    step_size, spread : float
-        ``eta`` and ``varsigma``.
-    length : float
-        Length of the interval, at most the plan's diameter.
-    curvature : float, default 0
-        Of the other records' losses, beyond what the plan claims for all of them.
-    """
+    """What a step of the two neighbours is made of (docs/theory.md#section-9)."""
 
     plan: Plan
     draw: Draw
     step_size: float
-    spread: float
-    length: float
-    curvature: float = 0.0
+    spread: float  # of the noise in the iterate
+    length: float  # of the interval, at most the plan's diameter
+    curvature: float = 0.0  # of the others' losses, beyond what the plan claims for all
+    share: float = 1.0  # of what the record may push with; a weaker one is a witness too
 
     @property
     def slope_budget(self) -> float:
-        """How large the differing record's linear part may be: curvature uses up some of ``L``."""
-        return self._budget(self.plan.strong_convexity)
+        """How large the differing record's linear part may be."""
+        return self.share * self._budget(self.plan.strong_convexity)
 
     def _budget(self, curvature: float) -> float:
-        half = 0.0 if curvature == 0 else curvature * self.length / 2
-        return max(0.0, self.plan.lipschitz - half)
+        """Curvature uses up some of ``L``; without a domain ``L`` bounds what records differ by."""
+        counts = curvature > 0 and (math.isfinite(self.plan.diameter) or self.curvature > 0)
+        return max(0.0, self.plan.lipschitz - (curvature * self.length / 2 if counts else 0.0))
 
     @property
     def memory(self) -> float:
@@ -69,8 +61,18 @@ class Stage:
     @property
     def width(self) -> float:
         """Spread of the distribution that the losses lead to; infinite if they do not."""
-        a = self.memory
-        return self.spread / math.sqrt(1 - a * a) if 0 <= a < 1 else math.inf
+        return self.spread * math.sqrt(geometric(self.memory**2, math.inf))
+
+    @property
+    def reach(self) -> float:
+        """How far from its start the walk gets, but for a chance far below what can be computed."""
+        steps, push = self.plan.iterations, self.push
+        hits = hits_of(self.plan)
+        all_of_them = push * geometric(abs(self.memory), hits)
+        variance = self.draw.chance * push**2 * geometric(self.memory**2, hits)
+        usual = self.draw.chance * all_of_them + math.sqrt(2 * _RARE * variance) + _RARE / 3 * push
+        noise = self.spread * math.sqrt(geometric(self.memory**2, steps))
+        return min(all_of_them, usual) + UNFELT * noise
 
     @property
     def push(self) -> float:
@@ -103,8 +105,8 @@ class Stage:
         The interval then lies on the positive side of 0, where its proximal map is a constant
         shift; the regulariser, whose centre is 0, adds another one.
         """
-        if self.plan.l1 == 0:
-            return 0.0
+        if self.plan.l1 == 0 or math.isinf(self.plan.diameter):
+            return 0.0  # without a domain the walk may stand far from 0, and sinks in both runs
         return self.step_size * (
             self.plan.l1 + (self.plan.regularization + self.plan.strong_convexity) * self.length / 2
         )
@@ -164,107 +166,82 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """The clipped walks of a plan: an interval, and the last steps that are followed on it.
+class Walks:
+    """The walks of two neighbours with equal steps (docs/theory.md#section-9)."""
 
-    See docs/theory.md#section-9.
-
-    Parameters
-    ----------
-    plan : Plan
-        With equal steps, and noise.
-    length : float
-        Length of the interval.
-    steps : int or inf
-        How many last steps are followed, from the centre. Either all of them, or so many that the
-        start is forgotten but for 1e-20.
-    curvature : float, default 0
-        Of the other records' losses, beyond what the plan claims for all of them.
-    """
-
-    plan: Plan
-    length: float
-    steps: float
-    curvature: float = 0.0
+    stage: Stage
+    steps: float  # all of them, or infinitely many where the start is forgotten but for 1e-20
 
     def distributions(self, extra_pull: float = 0.0) -> tuple[Distribution, Distribution]:
         """Exact distributions of the last iterate: of the neighbour that leans left, and the other.
 
         ``extra_pull``, in units of ``varsigma**2 / length``, moves both to the left.
         """
-        left, right = self._programmes(extra_pull)
-        return both_distributions(left, right, self.length)
+        stage, half = self.stage, self.stage.length / 2
+        left, right = stage.pair(stage.balance(extra_pull))
+        quiet, period = stage.quiet(stage.drift(extra_pull)), stage.plan.hits.period or 1
 
-    def _programmes(self, extra: float) -> list[tuple[Programme, Step]]:
-        plan, before = self.plan, self.steps - 1
-        eta = plan.step_size.largest(1)
-        stage = Stage(plan, draw(plan), eta, eta * plan.sigma, self.length, self.curvature)
-        pair = stage.pair(stage.balance(extra))
-        period = plan.hits.period or 1
-        if period == 1:
-            return [([(step, before)] if before else [], step) for step in pair]
-        quiet = stage.quiet(stage.drift(extra))
-        epochs, head = (math.inf, 0) if before == math.inf else divmod(int(before), period)
-        found: list[tuple[Programme, Step]] = []
-        for step in pair:
-            epoch: Programme = [(step, 1), (quiet, period - 1)]
-            start: Programme = [(quiet, head)] if head else []
-            found.append(([*start, (epoch, epochs)] if epochs else start, step))
+        def of(hit: Step) -> Distribution:
+            return walk(hit, self.steps, lower=-half, upper=half, quiet=quiet, period=period)
+
+        found = of(right)
+        if left.mirrors(right) and (period == 1 or quiet.mirrors(quiet)):
+            return found.mirrored(), found
+        return of(left), found
+
+    def easier(self) -> Walks | None:
+        """A witness that takes fewer panels: a shorter interval, or a record that pushes less."""
+        plan, stage = self.stage.plan, self.stage
+        if math.isfinite(plan.diameter):
+            least = _LEAST_SHARE * min(plan.diameter, stage.spread)
+            return _cut(stage, stage.length / 2) if stage.length > least else None
+        weaker = dataclasses.replace(stage, share=stage.share / 2)
+        return _cut(weaker, math.inf) if weaker.push > _LEAST_SHARE * stage.spread else None
+
+
+def equal_walks(plan: Plan, memory: float | None = None) -> Walks | None:
+    """The walks of a plan with constant steps; None if no losses within its constants make them.
+
+    The interval is the plan's domain, or as much of it as the walks reach; what is shorter is as
+    good a witness, its diameter being below the plan's. With ``memory`` the other records' losses
+    bend, beyond what the plan claims, so much that a step keeps this share of the past
+    (docs/theory.md#section-9).
+    """
+    eta, m = plan.step_size.largest(1), plan.strong_convexity
+    of, spread = draw(plan), eta * plan.sigma
+    bends = m
+    if memory is not None:
+        share = of.absent.mean / plan.batch_size
+        bends = ((1 - memory) / eta - plan.regularization) / share if share > 0 else 0.0
+        if not m < bends <= plan.smoothness:
+            return None
+    # Curvature uses up part of the Lipschitz constant, the more the longer the interval.
+    length = (
+        plan.diameter if m == 0 or memory is not None else min(plan.diameter, plan.lipschitz / m)
+    )
+    found = _cut(Stage(plan, of, eta, spread, 0.0, bends - m), length)
+    if memory is not None and bends * found.stage.length / 2 > plan.lipschitz:
+        return None
+    if math.isinf(found.stage.length):
+        return None  # a contraction that floats do not show
+    # Batches of random size have random curvature; its effect is kept far below the noise.
+    jitter = of.absent.deviation * eta * bends / plan.batch_size
+    place = min(_TYPICAL * found.stage.width, found.stage.length / 2)
+    if jitter * place <= MOST_JITTER * spread:
         return found
-
-
-def interval(plan: Plan, length: float) -> Interval:
-    """The walks of a plan with constant steps on an interval of at most this length.
-
-    See docs/theory.md#section-9.
-
-    A shorter interval is as good a witness (its diameter is below the plan's), so it is shortened
-    where following the walks would take too long.
-    """
-    eta = plan.step_size.largest(1)
-    return _cut(Stage(plan, draw(plan), eta, eta * plan.sigma, 0.0), length)
-
-
-def curved_interval(plan: Plan, memory: float) -> Interval | None:
-    """The walks if the other records' losses bend so much that a step keeps this share of the past.
-
-    See docs/theory.md#section-9.
-
-    The interval is as long as the walks need, whatever the domain: losses that are linear beyond it
-    lead back. None if the plan's constants do not allow such losses.
-    """
-    eta = plan.step_size.largest(1)
-    of = draw(plan)
-    share = of.absent.mean / plan.batch_size
-    bends = ((1 - memory) / eta - plan.regularization) / share if share > 0 else 0.0
-    if not plan.strong_convexity < bends <= plan.smoothness:
+    if memory is not None or math.isinf(plan.diameter):
         return None
-    curvature = bends - plan.strong_convexity
-    stage = Stage(plan, of, eta, eta * plan.sigma, 0.0, curvature)
-    found = _cut(stage, plan.diameter)
-    if math.isinf(plan.diameter) and found.length < 2 * UNFELT * stage.width:
-        return None  # there is no domain that could stop the walks where they are cut
-    jitter = of.absent.deviation * eta * bends / plan.batch_size * _TYPICAL * stage.width
-    if bends * found.length / 2 > plan.lipschitz or jitter > MOST_JITTER * stage.spread:
-        return None
-    return found
+    return _cut(found.stage, 2 * MOST_JITTER * spread / jitter)
 
 
-def _cut(stage: Stage, length: float) -> Interval:
+def _cut(stage: Stage, length: float) -> Walks:
     """What is cut off here the walks do not reach, or no event that can be computed needs."""
-    plan, spread, lean = stage.plan, stage.spread, stage.lean
-    lean /= plan.hits.period or 1
-    reach = lean * plan.iterations + UNFELT * spread * math.sqrt(plan.iterations)
-    if math.isfinite(stage.width):
-        reach = min(reach, lean / (1 - stage.memory) + UNFELT * stage.width)
-    length = min(length, 2 * (reach + stage.push), MOST_SPREADS * spread)
-    if lean > 0:
-        length = min(length, MOST_EXPONENT * spread**2 / lean)
-    enough = math.ceil(_forgotten(length, spread) / spread**2) + 2
-    steps = math.inf if plan.iterations >= enough else plan.iterations
-    return Interval(plan, length, steps, stage.curvature)
-
-
-def _forgotten(length: float, spread: float) -> float:
-    """Sum of the squared spreads after which two copies have met, but for 1e-20."""
-    return _FORGETS * (length + math.sqrt(math.pi / 2) * spread) ** 2
+    plan, spread = stage.plan, stage.spread
+    lean = stage.lean / (plan.hits.period or 1)
+    if math.isfinite(plan.diameter):
+        length = min(length, MOST_SPREADS * spread)
+        length = min(length, MOST_EXPONENT * spread**2 / lean) if lean > 0 else length
+    length = min(length, 2 * (stage.reach + stage.push))
+    forgotten = _FORGETS * (length / spread + math.sqrt(math.pi / 2)) ** 2
+    steps = math.inf if plan.iterations >= forgotten + 3 else plan.iterations
+    return Walks(dataclasses.replace(stage, length=length), steps)

@@ -41,6 +41,8 @@ class TooCoarse(ArithmeticError):
 class Tilted:
     """Tilted: the plain mass of atom ``i`` is ``probs[i] * exp(log_mass - theta losses[i])``.
 
+    See docs/theory.md#section-2.
+
     ``probs`` sums to one; ``astray`` bounds the share of it that truncation and rounding may have
     lost or misplaced so far. ``fineness`` is how many grid points a standard deviation gets, and
     ``most`` how many all of it gets.
@@ -248,6 +250,8 @@ def condensed(probs: Vector, losses: Vector, most: int = 2048) -> tuple[Vector, 
 
 def on_one_grid(plds: Sequence[tuple[Tilted, int]]) -> Tilted:
     """The distribution of the sum of many different losses, all tilted alike, on a single grid.
+
+    See docs/theory.md#section-2.
 
     One transform a distribution, their product, and one transform back: the way for a hundred
     distributions that occur a few times each, where stages would widen the grid a hundred times.

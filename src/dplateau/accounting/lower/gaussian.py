@@ -1,0 +1,202 @@
+"""Linear losses without a domain: the last iterate is a Gaussian, or a mixture of a few of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from dplateau.accounting.lower.events import QUADRATURE_MARGIN, proved
+from dplateau.plan.batches import REPLACE_ONE
+from dplateau.plan.plan import Plan
+
+Vector = NDArray[np.float64]
+
+MOST_VARYING_STEPS = 10_000_000
+_LARGEST_MU = 1e6  # a record that pushes less than it may is a witness too
+_LONGEST = 14  # doublings of an epoch that are tried where a plan may end at any time
+_MOST_AGES = 4096  # of a hit that are told apart; older ones of a group count as its oldest
+_THRESHOLDS = 2001
+
+
+def gaussian_bound(mu: float, delta: float, *, error: float = 0.0) -> float:
+    """Epsilon of ``N(0, 1)`` against ``N(mu, 1)`` at ``delta``, from below.
+
+    The best half-line, in logarithms, so that no ``delta`` is too small. ``error`` is a total
+    variation distance by which either may be off (docs/theory.md#section-9).
+
+    Examples
+    --------
+    >>> round(gaussian_bound(1.0, 1e-5), 4)
+    4.3772
+    """
+    if mu == 0 or delta + error >= 1:
+        return 0.0
+    mu = min(mu, _LARGEST_MU)
+
+    def value(u: float) -> float:
+        likely = log_ndtr(u)
+        share = math.exp(math.log(delta + error) - likely)
+        if share >= 1:
+            return 0.0
+        rare = np.logaddexp(log_ndtr(u - mu), math.log(error) if error > 0 else -math.inf)
+        return float(likely + math.log1p(-share) - rare)
+
+    low = float(ndtri(min(delta + error, 0.999)))
+    grid = np.linspace(low, max(low, 0.0) + 12.0, 400)
+    at = int(np.argmax([value(u) for u in grid]))
+    around = (grid[max(at - 1, 0)], grid[min(at + 1, grid.size - 1)])
+    found = minimize_scalar(
+        lambda u: -value(u), bounds=around, method="bounded", options={"xatol": 1e-9}
+    )
+    return max(0.0, -float(found.fun) * (1 - 1e-12))
+
+
+def line_bound(plan: Plan, delta: float) -> float:
+    """Linear losses and batches fixed in advance, where the walk does not feel the domain.
+
+    The last iterate is ``N(0, V)`` for one neighbour and ``N(x, V)`` for the other, with
+    ``V = sum_t (W_t varsigma_t)**2`` and ``x = sum_t W_t s_t`` over the hits, ``W_t`` the product
+    of the later contractions. The chance that the walk touches the domain is taken off
+    (docs/theory.md#section-9).
+    """
+    bounded = math.isfinite(plan.diameter)
+    if bounded and (plan.strong_convexity > 0 or plan.l1 > 0 or plan.iterations == math.inf):
+        return 0.0  # the interval takes these into account
+    if math.isinf(plan.iterations) and _slope(plan) == 1:
+        return 0.0  # a contraction that floats do not show
+    distance, spread, _ = _ended_on_a_line(plan)
+    return gaussian_bound(distance / spread, delta, error=touching_chance(plan))
+
+
+def touching_chance(plan: Plan) -> float:
+    """The chance that the walk ever touches the domain, from above (docs/theory.md#section-9)."""
+    if math.isinf(plan.diameter):
+        return 0.0
+    distance, _, reach = _ended_on_a_line(plan)
+    drift = distance / 2 if plan.batch_size >= 2 else distance
+    room = (plan.diameter / 2 - drift) / reach
+    # Levy's inequality for sums of symmetric steps; a union bound where steps contract.
+    times = 2 if plan.regularization == 0 else plan.iterations
+    return float(min(1.0, 2 * times * ndtr(-room))) if room > 0 else 1.0
+
+
+def _slope(plan: Plan) -> float:
+    """Contraction of a constant step on linear losses with the curvature that the plan claims."""
+    return 1 - plan.step_size.largest(1) * (plan.regularization + plan.strong_convexity)
+
+
+def _ended_on_a_line(plan: Plan) -> tuple[float, float, float]:
+    """Distance of the neighbours, spread at the end, and at any time, for the worst position."""
+    pushes = 2 if plan.neighboring_relation == REPLACE_ONE else 1
+    unit, period = pushes * plan.lipschitz / plan.batch_size, plan.hits.period or 1
+    if plan.is_constant:
+        eta, a = plan.step_size.largest(1), _slope(plan)
+        spread = eta * plan.sigma * math.sqrt(geometric(a * a, plan.iterations))
+        return eta * unit * abs(geometric(a**period, hits_of(plan))), spread, spread
+    stop = int(plan.iterations)
+    etas = plan.step_size.values(0, stop)
+    spreads = etas * plan.sigma_schedule.values(0, stop)
+    weights = later_contractions(plan, etas)
+    left = np.arange(stop - 1, -1, -1) % period
+    distance = np.abs(np.bincount(left, weights=weights * etas)).max() * unit
+    at_end = np.linalg.norm(weights * spreads)
+    return float(distance), float(at_end), float(np.linalg.norm(spreads))
+
+
+def later_contractions(plan: Plan, etas: Vector) -> Vector:
+    """Of every step: the product of the slopes of all later steps, linear losses."""
+    slopes = 1 - etas * (plan.regularization + plan.strong_convexity)
+    later = np.ones(etas.size)
+    later[:-1] = np.cumprod(slopes[:0:-1])[::-1]
+    return later
+
+
+def hits_of(plan: Plan) -> float:
+    """The most steps that a record can take part in."""
+    return plan.hits.most_hits(int(plan.iterations)) if plan.iterations < math.inf else math.inf
+
+
+def geometric(ratio: float, terms: float) -> float:
+    """``1 + ratio + ...`` to the given number of terms, which may be infinite."""
+    if ratio == 1 or (ratio > 1 and terms == math.inf):
+        return float(terms)
+    if terms == math.inf:
+        return 1 / (1 - ratio)
+    if ratio > 0:
+        return math.expm1(terms * math.log(ratio)) / (ratio - 1)
+    return float((1 - ratio**terms) / (1 - ratio))
+
+
+# -- random allocation --------------------------------------------------------------------------
+
+
+def allocation_bound(plan: Plan, delta: float) -> float:
+    """What half-lines prove of linear losses whose record takes part once an epoch.
+
+    The last iterate is ``N(0, V)`` without the record and ``N(m, V)`` with it, where ``m`` adds up
+    ``eta L/b a^(age - 1)`` over its hits. The age of the last hit is uniform and mixed over; every
+    earlier hit counts as if it came first in its epoch, which makes ``m`` smaller and a half-line
+    less telling. Under replace-one both neighbours move, apart. The chance that a batch was thinned
+    or that the walk felt the domain is taken off. 0 for schedules that vary: nothing is proved
+    (docs/theory.md#section-9).
+    """
+    epoch = plan.hits.epoch
+    assert epoch is not None
+    bounded = math.isfinite(plan.diameter)
+    shrink = plan.step_size.largest(1) * plan.regularization
+    if (
+        not plan.is_constant
+        or plan.l1 > 0
+        or (bounded and plan.strong_convexity > 0)
+        or shrink >= 1
+    ):
+        return 0.0
+    if math.isinf(plan.iterations) and not bounded and shrink == 0:
+        return math.inf
+    lengths = [plan.iterations]
+    if math.isinf(plan.iterations):  # the plan covers every end that ignores the data
+        lengths = [epoch << doubling for doubling in range(_LONGEST)]
+    return max(_ended(plan, delta, epoch, 1 - shrink, int(steps)) for steps in lengths)
+
+
+def _ended(plan: Plan, delta: float, epoch: int, slope: float, steps: int) -> float:
+    """The same for a plan that ends after so many steps."""
+    eta = plan.step_size.largest(1)
+    push = eta * plan.lipschitz / plan.batch_size
+    spread = eta * plan.sigma * math.sqrt(geometric(slope**2, steps))
+    shares, weights = _hits(epoch, slope, steps)
+    doubt = steps * plan.overflow
+    if math.isfinite(plan.diameter):
+        room = (plan.diameter / 2 - push * math.ceil(steps / epoch)) / spread
+        times = 2 if slope == 1 else steps
+        doubt += 2 * times * float(ndtr(-room)) if room > 0 else 1.0
+    if doubt >= 1:
+        return 0.0
+    present = push * weights / spread
+    # The other neighbour stands still, or has a record that pushes the other way.
+    other = -present if plan.neighboring_relation == REPLACE_ONE else np.zeros_like(present)
+    at = np.linspace(-9.0, 9.0 + float(present.max()), _THRESHOLDS)
+    above = [ndtr(means - at[:, None]) @ shares for means in (present, other)]
+    below = [ndtr(at[:, None] - means) @ shares for means in (other, present)]
+    return max(
+        float(proved(likely, rare, delta, QUADRATURE_MARGIN, doubt).max())
+        for likely, rare in (above, below)
+    )
+
+
+def _hits(epoch: int, slope: float, steps: int) -> tuple[Vector, Vector]:
+    """Chances of where the last epoch's hit falls, and what all hits then weigh at the end.
+
+    A last epoch of ``r < epoch`` steps is hit with chance ``r / epoch``.
+    """
+    begun = steps % epoch or epoch
+    cuts = np.unique(np.linspace(0, begun, min(begun, _MOST_AGES) + 1).astype(np.int64))
+    shares, weights = np.diff(cuts) / epoch, np.power(slope, cuts[1:] - 1.0)
+    if begun < epoch:
+        shares, weights = np.append(shares, 1 - begun / epoch), np.append(weights, 0.0)
+    oldest = begun + epoch - 1  # steps after the first of the epoch before
+    return shares, weights + slope**oldest * geometric(slope**epoch, (steps - begun) // epoch)
