@@ -48,6 +48,15 @@ def plan_profile(plan: Plan, delta: float, mean: float) -> Profile:
     )
 
 
+def check_candidates(number: int) -> None:
+    """Refuse a search over none, or over more than can be priced."""
+    if not 1 <= number <= MOST_CANDIDATES:
+        raise PlanError(
+            f"a search has 1 to {MOST_CANDIDATES} candidates; found {number}. Leave out those "
+            "that public knowledge speaks against."
+        )
+
+
 @dataclass(frozen=True)
 class Search:
     """The public facts of a private search.
@@ -86,11 +95,7 @@ class Search:
     )
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.candidates) <= MOST_CANDIDATES:
-            raise PlanError(
-                f"a search has 1 to {MOST_CANDIDATES} candidates; found {len(self.candidates)}. "
-                "Leave out those that public knowledge speaks against."
-            )
+        check_candidates(len(self.candidates))
         relations = {each.neighboring_relation for each in self.candidates}
         if len(relations) > 1:
             raise PlanError(f"all candidates must have one relation; found {sorted(relations)}.")

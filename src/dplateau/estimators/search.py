@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dplateau._validate import positive, probability
-from dplateau.accounting.search import Search
+from dplateau.accounting.search import Search, check_candidates
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.errors import DataError, PlanError
@@ -134,6 +134,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                 f"{type(self.estimator).__name__}. What it learns would not be accounted."
             )
         settings = list(ParameterGrid(self.param_grid))
+        check_candidates(len(settings))
         epsilon, delta = positive("epsilon", self.epsilon), probability("delta", self.delta)
         given = [name for name in _OURS if getattr(self.estimator, name) is not None]
         if given:
