@@ -93,15 +93,26 @@ def test_a_data_frame_is_encoded_where_it_lies(client, table):
     assert list(there.feature_names_in_) == ["ok"]
 
 
-def test_no_cluster_is_started_silently(table, monkeypatch):
+@pytest.mark.advice("Connect to one first: client = dask.distributed.Client(")
+def test_no_cluster_is_started_silently(client, table, monkeypatch):
     def none_open():
         raise ValueError("No clients found")
 
-    monkeypatch.setattr(distributed, "default_client", none_open)
-    with pytest.raises(PlanError, match=r"no cluster was named.*Client\("):
-        model().fit(*arrays(table)[2:])
+    with monkeypatch.context() as patched:
+        patched.setattr(distributed, "default_client", none_open)
+        with pytest.raises(PlanError, match=r"no cluster was named.*Client\("):
+            model().fit(*arrays(table)[2:])
+        model().fit(*(part.compute() for part in arrays(table)[2:]))  # gathered here
+    model().fit(*arrays(table)[2:])  # connected, by the fixture
 
 
+@pytest.mark.advice(
+    "work on one partition after the other, or gather it yourself: X.compute()",
+    "Pass the collection as it was before persist()",
+    "groups= does not go with a Dask collection",
+    "Use scaling='public' with a Dask collection",
+    "these records lie on a cluster. Leave intervals out",
+)
 def test_nothing_is_gathered_silently(client, table):
     X, y, far_X, far_y = arrays(table)
     fitted = model().fit(X, y)
@@ -125,6 +136,18 @@ def test_nothing_is_gathered_silently(client, table):
             act()
     with pytest.raises(DataError, match="must be one too"):
         model().fit(far_X, far_y, groups=y)
+    fitted.predict(far_X.compute())
+    fitted.predict(far_X.blocks[0].compute())
+    model().fit(far_X, far_y)
+    model().fit(far_X.compute(), far_y.compute(), groups=y)
+    bounds = {"data_norm": None, "feature_bounds": [(-1, 1)] * X.shape[1]}
+    budget = {"noise_multiplier": None, "epsilon": 4.0}
+    with pytest.raises(PlanError, match="Use scaling='public' with a Dask collection"):
+        model(scaling="standard", **bounds, **budget).fit(far_X, far_y)
+    model(scaling="public", **bounds, **budget).fit(far_X, far_y)
+    with pytest.raises(PlanError, match="Leave intervals out"):
+        model(intervals=True, **budget).fit(far_X, far_y)
+    model(**budget).fit(far_X, far_y)
 
 
 def test_people_are_the_unit_on_a_cluster_too(client, table):
@@ -199,7 +222,8 @@ def test_an_open_network_is_warned_of():
         dask_workers.warn_of_open_network(address)
 
 
-def test_a_silent_scheduler_is_named(monkeypatch, dplateau, tmp_path):
+@pytest.mark.advice(" does not answer. Check the address, and that it runs: dask ")
+def test_a_silent_scheduler_is_named(monkeypatch, client, dplateau, tmp_path):
     monkeypatch.setattr(dask_workers, "_ANSWER", 0.3)
     with (
         pytest.raises(ClusterError, match=r"127.0.0.1:1 does not answer.*Nothing is released"),
@@ -213,6 +237,9 @@ def test_a_silent_scheduler_is_named(monkeypatch, dplateau, tmp_path):
     assert "does not answer" in err
     assert err.strip().endswith("Nothing is released.")
     assert not (tmp_path / "model").exists()
+    monkeypatch.undo()
+    with dask_workers.connected(client.scheduler.address):
+        pass
 
 
 def schema_file(folder):

@@ -225,12 +225,16 @@ def test_a_partition_that_comes_back_different_ends_the_run():
         trained(plan_for(), workers, parts)
 
 
+@pytest.mark.advice("or raise Dask's setting dplateau.retries")
 def test_too_many_losses_end_the_run_and_release_nothing():
     workers = HereWorkers(3, lambda member, method: "lost" if method == "sum" else None)
     with pytest.raises(ClusterError, match=r"lost 3 answers.*Nothing is released"):
         trained(plan_for(), workers, retries=2)
     numbers = {c[2][0] for c in workers.calls if c[1] == "sum"}
     assert numbers == {1}  # not one step was completed
+    lost = iter(["lost"] * 9)  # more of them are borne with more retries
+    patient = HereWorkers(3, lambda m, method: next(lost, None) if method == "sum" else None)
+    trained(plan_for(iterations=2), patient, retries=9)
 
 
 def test_an_answer_for_another_step_or_other_rows_ends_the_run():
@@ -243,9 +247,11 @@ def test_an_answer_for_another_step_or_other_rows_ends_the_run():
             trained(plan_for(), workers)
 
 
+@pytest.mark.advice("the cluster has no worker left. Start some")
 def test_no_worker_left_is_said():
     with pytest.raises(ClusterError, match=r"no worker left.*Nothing is released"):
         trained(plan_for(), HereWorkers(0))
+    trained(plan_for(iterations=2), HereWorkers(1))  # one was started
 
     def strike(member, method):
         if method == "sum":
@@ -256,21 +262,29 @@ def test_no_worker_left_is_said():
         trained(plan_for(), workers)
 
 
+@pytest.mark.advice("Use poisson, fixed or allocation batches; or, if the index is public")
 def test_rows_cut_by_content_are_refused_where_their_order_matters():
     by_content = partitions(by_content=True)
     with pytest.raises(PlanError, match=r"cut by content.*Nothing is released"):
         trained(plan_for(dp.Cyclic(50)), HereWorkers(), by_content)
     for plan in (
         plan_for(dp.Poisson(20)),
+        plan_for(dp.FixedSize(30)),
+        plan_for(dp.RandomAllocation(40)),
         plan_for(dp.Cyclic(50), neighboring_relation="replace_special"),
     ):
         trained(plan.replace(iterations=2), HereWorkers(), by_content)
+    trained(plan_for(dp.Cyclic(50), iterations=2), HereWorkers(), partitions())  # cleared divisions
 
 
+@pytest.mark.advice(" holds no rows. Leave it out, or repartition the table")
 def test_an_empty_partition_is_refused_where_the_number_of_rows_is_public():
     parts = partitions(cuts=(10, 10, 90))
     with pytest.raises(DataError, match=r"partition 1 holds no rows.*Nothing is released"):
         trained(plan_for(), HereWorkers(), parts)
+    left_out = Partitions((parts.loaders[0], *parts.loaders[2:]), D)
+    for better in (left_out, partitions(cuts=(10, 50, 90))):
+        trained(plan_for(iterations=2), HereWorkers(), better)
     private = plan_for(records=200, neighboring_relation="add_or_remove_one", iterations=2)
     assert np.isfinite(trained(private, HereWorkers(), parts)).all()
 
@@ -283,6 +297,11 @@ def _changed(k, **changes):
     return Partitions(tuple(loaders), D)
 
 
+@pytest.mark.advice(
+    ". Write them alike. ",
+    "Convert them to one type, such as float32",
+    "Cut them alike, such as y.rechunk(X.chunks[0])",
+)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -302,6 +321,8 @@ def test_partitions_that_differ_are_refused_in_one_line_without_a_cell(changes, 
     assert said in text
     assert "Nothing is released." in text
     assert "secret" not in text
+    alike = {name: getattr(partitions().loaders[3](), name) for name in changes}
+    trained(plan_for(iterations=2), HereWorkers(), _changed(3, **alike))
 
 
 def test_what_a_loader_raises_is_named_but_not_quoted():

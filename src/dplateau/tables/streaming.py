@@ -161,8 +161,8 @@ class _Sparse:
         self._ends.append(block.indptr[1:] + self._ends[-1][-1])
         if self._ends[-1].size and self._ends[-1][-1] > _MOST_ENTRIES:
             raise DataError(
-                "the encoded table has more than 2**31 entries that are not zero. Declare fewer "
-                "columns, or pass sparse_output=False. Nothing is released."
+                "the encoded table has more than 2**31 entries that are not zero. Mark columns "
+                "as 'ignore' in the schema, or split the table. Nothing is released."
             )
 
     def done(self) -> Any:
