@@ -23,4 +23,4 @@ def test_every_piece_of_advice_is_followed_by_a_test():
 
 def test_the_scan_sees_advice():
     assert len(MESSAGES) > 250
-    assert named("Give a radius")  # put together in a function of its own
+    assert named("Ask for less, or agree on a larger budget")  # put together by another function

@@ -13,10 +13,11 @@ import pytest
 
 import dplateau as dp
 from advised import ROOT, obey
-from dplateau.certificate.record import Certificate
+from dplateau.accounting.record_count import PrivateCount
+from dplateau.certificate.record import Certificate, Counting
 from dplateau.explorer import budgets, opened, state
 from dplateau.explorer.server import ADDRESS, _listen
-from dplateau.export.dp_events import event_of
+from dplateau.export.dp_events import certified_event, event_of
 from dplateau.ledger import Ledger
 from dplateau.report.comparison import compare
 from oracles.runs import Run
@@ -81,6 +82,7 @@ def test_examples_say_it_all(call):
     obey(lambda: compared(**{"--records": 9}), "--example says it all: leave out ", compared)
 
 
+@pytest.mark.slow
 def test_audits(call, tmp_path):
     constants = {"lipschitz": 1.0, "smoothness": math.inf, "loss": None, "data_norm": None}
     plan = PLAN.replace(hidden_state=False, **constants)
@@ -122,6 +124,7 @@ def table(tmp_path, monkeypatch):
     ledger.init("d", epsilon=90.0, delta=1e-3)
 
 
+@pytest.mark.slow
 def test_trainings(call, table):
     facts = {"--schema": "s.json", "--target": "b", "--epsilon": 8, "--delta": 1e-6}
     keep = {"--ledger": "l.db", "--dataset": "d"}
@@ -176,6 +179,7 @@ def test_a_model_that_could_not_be_written_is_kept(call, table, monkeypatch):
 # -- the explorer, the report, exports ----------------------------------------------------------
 
 
+@pytest.mark.advice("there is no ledger {}. Make one with")
 def test_explorer(tmp_path, dplateau):
     budget = ["--dataset", "d", "--epsilon", 1, "--delta", 1e-6]
     place = tmp_path / "l.db"
@@ -230,6 +234,23 @@ def test_exports():
     )
 
 
+def test_exports_of_what_has_no_event(tmp_path):
+    ledger = Ledger(tmp_path / "l.db")
+    ledger.init("d", epsilon=99.0, delta=1e-3, relation="add_or_remove_one")
+    plan = PLAN.replace(neighboring_relation="add_or_remove_one")
+    counting = Counting(PrivateCount.within(1.0, 1e-6), 1.0)
+    counted = Certificate.of(Run(plan, np.zeros(2), 3), 1e-6, counting=counting)
+    obey(
+        lambda: certified_event(counted),
+        "Enter the certificate itself in a ledger, or state its epsilon and delta by hand",
+        lambda: (
+            ledger.spend("d", counted),
+            ledger.spend("d", epsilon=counted.epsilon, delta=counted.delta),
+        ),
+    )
+
+
+@pytest.mark.slow
 def test_reports(tmp_path, call, table):
     facts = {"--schema": "s.json", "--target": "b", "--epsilon": 8, "--delta": 1e-6}
     call("train", "t.csv", options={**facts, "--out": "out"})
@@ -256,9 +277,9 @@ def test_reports(tmp_path, call, table):
         lambda: call("verify", "out/certificate.json", "out/model.json"),
     )
     obey(
-        lambda: compare(PLAN, along="diameter"),
+        lambda: compare(PLAN, 1e-6, along="diameter"),
         "this plan has no domain whose diameter could vary: give it one",
-        lambda: compare(PLAN.replace(domain=dp.L2Ball(1.0)), along="diameter", values=[1.0, 2.0]),
+        lambda: compare(PLAN.replace(domain=dp.L2Ball(1.0)), 1e-6, along="diameter", values=[1.0]),
     )
 
 

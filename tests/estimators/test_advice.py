@@ -66,6 +66,11 @@ ADVICE = [
 ]
 
 
+@pytest.mark.advice(  # which the table names by words that other refusals have as well
+    "give exactly one of epsilon and noise_multiplier; found epsilon={}",
+    "give steps or epochs, not both.",
+    "scaling needs a budget to buy from: give epsilon, or scaling='public'.",
+)
 @pytest.mark.parametrize(("wrong", "words", "followed"), ADVICE)
 def test_advice_works(wrong, words, followed):
     with pytest.raises(dp.PlanError) as refusal:

@@ -16,6 +16,7 @@ RNG = np.random.default_rng(0)
 X = RNG.uniform(-0.5, 0.5, size=(N, 2))
 Y = (X[:, 0] > 0).astype(int)
 THREE = np.arange(N) % 3
+WIDE = np.zeros((N, 2000))
 FACTS = {"epsilon": 8.0, "delta": 1e-6, "data_norm": 1.0, "classes": [0, 1], "steps": 3}
 BOUNDS = {"data_norm": None, "feature_bounds": [(-0.5, 0.5)] * 2}
 ADDED = {"neighboring_relation": "add_or_remove_one"}
@@ -64,7 +65,7 @@ THREE_CLASSES = {"classes": [0, 1, 2]}
             lambda: fit(**BOUNDS),
         ),
         (
-            lambda: fit(records=N),
+            lambda: fit(records=99),
             "their number is public and taken from X: leave records out",
             lambda: (fit(), fit(records=99, **ADDED)),
         ),
@@ -74,7 +75,7 @@ THREE_CLASSES = {"classes": [0, 1, 2]}
             lambda: fit(records=99, **ADDED),
         ),
         (
-            lambda: fit(y=THREE, kind=dp.PrivateLinearSVC, **THREE_CLASSES),
+            lambda: dp.PrivateLinearSVC(**{**FACTS, **THREE_CLASSES}).plan(N, 2),
             "Use PrivateLogisticRegression for more.",
             lambda: fit(y=THREE, **THREE_CLASSES),
         ),
@@ -96,9 +97,9 @@ THREE_CLASSES = {"classes": [0, 1, 2]}
             lambda: regress(np.where(Y > 0, 1.0, np.nan)),
         ),
         (
-            lambda: fit(np.zeros((N, 400)), intervals=True),
+            lambda: fit(WIDE, intervals=True),
             "Use fewer features, or leave intervals out",
-            lambda: (fit(intervals=True), fit(np.zeros((N, 400)))),
+            lambda: (fit(intervals=True), fit(WIDE)),
         ),
         (
             lambda: fit().confidence_intervals(),
@@ -116,7 +117,7 @@ THREE_CLASSES = {"classes": [0, 1, 2]}
             lambda: suggested(delta=1e-6),
         ),
         (
-            lambda: suggested(step_size=-1.0),
+            lambda: suggested(step_size=0.0),
             "Leave it out to have it chosen",
             lambda: suggested(step_size=None),
         ),
@@ -160,11 +161,6 @@ THREE_CLASSES = {"classes": [0, 1, 2]}
             "a search needs plans that end by themselves: give no time_budget",
             lambda: (search(estimator={"steps": None}), search()),
         ),
-        (
-            lambda: search(epsilon=1e-6, trials=100),
-            "Give a larger one, or ask for fewer trials",
-            lambda: search(epsilon=8.0, trials=2),
-        ),
     ],
 )
 def test_advice_about_data_works(refused, words, followed):
@@ -181,6 +177,19 @@ def test_searches_that_find_no_plans(monkeypatch):
         hopeless,
         "Give fewer candidates, or batches='full'",
         lambda: (search({"radius": [1.0]}), search(estimator={"batches": "full"})),
+    )
+
+
+def test_searches_that_leave_nothing_for_a_trial(monkeypatch):
+    def spent():
+        with monkeypatch.context() as patched:
+            patched.setattr(search_plan, "trial_mu", lambda *_: 0.0)
+            search()
+
+    obey(
+        spent,
+        "Give a larger one, or ask for fewer trials",
+        lambda: (search(epsilon=9.0), search(trials=1.5)),
     )
 
 

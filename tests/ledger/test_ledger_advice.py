@@ -251,6 +251,7 @@ def test_edits(ledger, dplateau):
     assert verified[0] == 1
 
 
+@pytest.mark.advice("give exactly one of {}; found {}.")
 def test_options(dplateau, ledger):
     place = ["ledger", "spend", ledger.name, "--dataset", "patients"]
     for options in ([], ["--epsilon", 0.1, "--gaussian", 9]):

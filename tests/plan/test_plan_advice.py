@@ -277,6 +277,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.advice("the {} kind {} is taken by {}. Choose another name.")
 @pytest.mark.parametrize(("refused", "words", "followed"), PARTS)
 def test_advice_about_parts_works(refused, words, followed):
     obey(refused, words, followed)

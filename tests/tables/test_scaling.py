@@ -71,7 +71,7 @@ def test_a_changed_scaling_does_not_verify(tmp_path) -> None:
         forged.verify()
     # whoever signs is asked about the declared bounds, not about those that were bought
     assert model.to_dict()["schema"]["columns"]["income"]["declared"] == [0, 1e6]
-    assert "between 0.0 and 1000000.0" in declared.section(model.to_dict(), narrowed=True)
+    assert "between 0 and 1,000,000" in declared.section(model.to_dict(), narrowed=True)
     # the bounds are bound to the certificate with the rest of the model file
     document = copy.deepcopy(model.to_dict())
     document["schema"]["columns"]["income"]["bounds"][1] *= 2

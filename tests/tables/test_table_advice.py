@@ -65,6 +65,7 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.mark.advice("{} is {} text; UTF-8 is read. Save it as UTF-8")
 @pytest.mark.parametrize(
     ("wrong", "words", "followed"),
     [
