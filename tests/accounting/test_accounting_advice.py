@@ -8,6 +8,8 @@ import pytest
 
 import dplateau as dp
 from advised import obey
+from dplateau.accounting.privacy_loss.distribution import _edges
+from dplateau.accounting.program import as_run, plan_within, planned_charge
 from dplateau.accounting.rounding import MOST, rounding_share
 from dplateau.accounting.search import MOST_CANDIDATES
 
@@ -23,6 +25,24 @@ PLAN = dp.Plan(
 LOUD = PLAN.replace(noise_multiplier=0.1)
 BALL = dp.L2Ball(1.0)
 FACTS = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0}
+
+
+WHOLE = dp.Plan(
+    records=1000, batches=dp.FullBatch(), iterations=10, step_size=1.0, noise_multiplier=100.0,
+    loss=dp.Logistic(), data_norm=1.0, dimension=3,
+)  # fmt: skip
+RUN = as_run(dp.account(WHOLE), planned_charge(WHOLE), 1e-6)
+
+
+def afforded(budget, steps, **changes):
+    """A plan of so many steps, within a budget that pays for its rounding too."""
+    return plan_within(
+        lambda epsilon, delta: dp.calibrate(
+            WHOLE.replace(iterations=steps, **changes), epsilon, delta
+        ),
+        budget,
+        1e-6,
+    )
 
 
 def least(**changes):
@@ -93,6 +113,25 @@ def searched(radii):
             lambda: dp.account(PLAN).pld(1e-12),
             "Ask for a larger value_discretization_interval",
             lambda: dp.account(PLAN).pld(1e-3),
+        ),
+        (
+            lambda: _edges(0.0, 1e300),
+            " noise deviations apart are not put on a grid. Add noise",
+            lambda: _edges(0.0, 3.0).size,
+        ),
+        (
+            lambda: RUN.delta(1.0),
+            "ask its epsilon at a delta",
+            lambda: RUN.epsilon(1e-6),
+        ),
+        (
+            lambda: afforded(1e-7, steps=10**6),
+            "Bound the weights, radius=, take fewer steps, ",
+            lambda: (
+                afforded(1e-7, steps=10),
+                afforded(1e-7, steps=10**6, domain=BALL),
+                afforded(1e-3, steps=10**6),
+            ),
         ),
         (lambda: rounding_share(MOST + 1), "Use smaller batches", lambda: rounding_share(MOST)),
         (

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from advised import obey
 from dplateau import run
 from dplateau.accounting.rounding import BLOCK
 from dplateau.errors import ClusterError, DataError, PlanError
@@ -378,6 +379,11 @@ def test_a_person_is_on_one_worker_whatever_the_partitions_hold():
         trained(plan_for(unit="person"), HereWorkers())
 
 
+@pytest.mark.advice(
+    "X, y and groups are cut differently: a partition holds more rows of one of them. Cut them",
+    "Convert them to one type, such as text",
+    "partitions differ in their columns. Write them alike",
+)
 def test_what_is_equal_is_one_person_and_what_is_none_is_refused():
     mixed = np.array([1, 1.0, True, "1"] * 30, dtype=object)
     assert len(ClusterTeam(with_people(owners=mixed), HereWorkers(4))) == 2
@@ -392,6 +398,21 @@ def test_what_is_equal_is_one_person_and_what_is_none_is_refused():
     broken = parts.loaders[0]()._replace(groups=np.arange(10))
     with pytest.raises(DataError, match="one person could count as two"):
         ClusterTeam(Partitions((lambda: broken, *parts.loaders[1:]), D, people=True), HereWorkers())
+    wide = parts.loaders[0]()._replace(X=np.ones((10, D + 1)))
+    with pytest.raises(DataError, match="differ in their columns"):
+        ClusterTeam(Partitions((lambda: wide, *parts.loaders[1:]), D, people=True), HereWorkers())
+    ClusterTeam(with_people(), HereWorkers())  # cut alike, of one type, with the same columns
+
+
+def test_one_model_at_a_time():
+    X, y = problem()
+    plan = plan_for(iterations=2)
+    team = ClusterTeam(partitions(), HereWorkers())
+    obey(
+        lambda: dp.run_many(plan, plan.loss, team, None, 2),
+        "Gather the rows yourself for audits: X.compute()",
+        lambda: dp.run_many(plan, plan.loss, X, y, 2),
+    )
 
 
 def test_a_killed_workers_people_are_found_again():
