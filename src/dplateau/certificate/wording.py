@@ -7,6 +7,7 @@ is rounded to the safe side.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from dplateau.accounting.guarantee import RELEASE_DELTA, RELEASE_EPSILON, WEAK_EPSILON
@@ -36,6 +37,9 @@ THEOREMS = {
 }
 
 
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 _NO_LIMIT = 0.99  # a test that finds so many of the records present is as good as certain
 
 
@@ -73,6 +77,19 @@ def _rounded(value: float, digits: int, to_integer: object) -> str:
     whole = nearest if math.isclose(shifted, nearest, rel_tol=1e-12) else to_integer(shifted)  # type: ignore[operator]
     text = f"{whole / 10.0**scale:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e15 else text
+
+
+def visible(page: str) -> str:
+    """A page whose every character can be seen: controls and marks of direction are spelt out.
+
+    A name from outside could turn the text around it, or hide a part of itself.
+
+    Examples
+    --------
+    >>> print(visible("ab\u202ecd"))
+    ab\\u202ecd
+    """
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", page)
 
 
 def short(value: float) -> str:
@@ -325,4 +342,5 @@ __all__ = [
     "statement",
     "theorem",
     "unfit",
+    "visible",
 ]

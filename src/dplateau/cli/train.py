@@ -389,7 +389,13 @@ def predict(
         found = {"rows": len(records), "out": str(out)} if out else columns
         print(json.dumps(found, default=str))
     elif out is None:
-        csv.writer(sys.stdout).writerows(_inert([names, *records]))
+        shown = io.StringIO()
+        csv.writer(shown).writerows(_inert([names, *records]))
+        # A file or another program gets the labels as they are, a terminal nothing that moves it.
+        if sys.stdout.isatty():
+            say(shown.getvalue().replace("\r\n", "\n").rstrip("\n"))
+        else:
+            sys.stdout.write(shown.getvalue())
     else:
         say(f"Wrote {len(records):,} predictions to {out}.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -306,12 +307,16 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
             raise DataError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        if self.neighboring_relation != ADD_OR_REMOVE_ONE:
-            return self._shaped(X, y)
+        return self._untold(lambda: self._shaped(X, y))
+
+    def _untold(self, shaped: Callable[[], tuple[Any, NDArray[Any]]]) -> tuple[Any, NDArray[Any]]:
+        """Records as checked; where the number of rows is private, no error or warning tells it."""
+        if relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE:
+            return shaped()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return self._shaped(X, y)
+                return shaped()
         except ValueError:
             raise DataError(
                 "X must be a table of numbers, and y flat, with one entry per row of X. What was "
@@ -319,9 +324,9 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
                 "at X.shape, X.dtype and y.shape."
             ) from None
 
-    def _shaped(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    def _shaped(self, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, NDArray[Any]]:
         refuse_unreadable(X)
-        X = validate_data(self, X, ensure_all_finite=False, **_FEATURES)
+        X = validate_data(self, X, reset=reset, ensure_all_finite=False, **_FEATURES)
         if not isinstance(y, Encoded):
             y = column_or_1d(y, warn=True)
             check_consistent_length(X, y)
@@ -367,10 +372,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
             ``scores``, how far the ``noise`` may move them, and a ``calibration`` curve.
         """
         check_is_fitted(self)
-        refuse_unreadable(X)
-        X = validate_data(self, X, reset=False, ensure_all_finite=False, **_FEATURES)
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
+        X, y = self._untold(lambda: self._shaped(X, y, reset=False))
         return evaluate(
             self._question(_finite(X), y),
             X.shape[0],

@@ -223,7 +223,7 @@ def render(
     style, script = page_parts()
     page |= {"figure_style": style, "figure_script": script, "figure_hash": _hash(script)}
     template = resources.files("dplateau.report").joinpath("report.html").read_text("utf-8")
-    return Template(template).substitute(page)
+    return wording.visible(Template(template).substitute(page))
 
 
 def _hash(script: str) -> str:

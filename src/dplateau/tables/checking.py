@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dplateau.certificate.wording import visible
 from dplateau.errors import DataError
 from dplateau.tables.cells import as_label, day_of, distinct
 from dplateau.tables.columns import Column, column_from_dict
@@ -116,7 +117,8 @@ class SchemaCheck:
             + f"<td>{html.escape(_advice(c))}</td></tr>"
             for c in self.columns
         )
-        return Template(_PAGE).substitute(private=PRIVATE, count=f"{self.rows:,}", rows=rows)
+        page = Template(_PAGE).substitute(private=PRIVATE, count=f"{self.rows:,}", rows=rows)
+        return visible(page)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -216,7 +218,8 @@ _PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
 <meta name="robots" content="noindex">
 <title>Schema check (private)</title>
 <style>

@@ -31,7 +31,7 @@ def by_person(groups: Any, rows: int) -> tuple[Index, Index]:
     owners = np.asarray(groups)
     if owners.ndim != 1 or len(owners) != rows:
         raise DataError(
-            f"groups must name the person of each row, shape ({rows},); found {owners.shape}."
+            "groups must be flat and name the person of each row of X. Compare their lengths."
         )
     places: dict[Any, int] = {}
     codes = np.empty(rows, np.int64)
@@ -65,7 +65,7 @@ def row_weights(sample_weight: Any, rows: int, largest: float = 1.0) -> Array:
         raise DataError("Sample weights must be 1D array or scalar.")
     if len(found) != rows:
         raise DataError(
-            f"sample_weight.shape == {found.shape}, expected ({rows},): one weight for each row."
+            "sample_weight must hold one weight for each row of X. Compare their lengths."
         )
     found = np.nan_to_num(found / largest, nan=0.0, posinf=np.inf, neginf=-np.inf)
     if np.any((found < 0) | (found > 1)):
