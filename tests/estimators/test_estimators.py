@@ -391,3 +391,14 @@ def test_many_classes_with_labels_of_any_kind():
     assert model.predict_proba(X).shape == (len(X), 10)
     with pytest.raises(dp.DataError, match="outside the declared classes"):
         model.fit(X, y)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_of_a_budget_beyond_what_a_program_can_prove_a_part_is_spent(relation):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) / 4
+    model = dp.PrivateLogisticRegression(
+        epsilon=1e4, delta=1e-6, data_norm=1.0, classes=[0, 1], neighboring_relation=relation
+    ).fit(X, X[:, 0] > 0)
+    assert 22 < model.certificate_.epsilon <= 24
+    assert model.certificate_.verify(model)

@@ -88,17 +88,22 @@ def plan_within(planned: Callable[[float, float], Plan], epsilon: float, delta: 
     """The plan for what rounding leaves of a budget.
 
     See docs/theory.md#section-20. ``planned`` makes a plan for an epsilon and a delta, complete
-    with its loss and dimension.
+    with its loss and dimension. Of an epsilon that no program can prove, as much is spent as can.
     """
     left, kept = epsilon * (1 - LEAST_SHARE), delta * (1 - LEAST_SHARE)
     for _ in range(_ATTEMPTS):
         plan = planned(left, kept)
         charge = planned_charge(plan)
         total, room = charge.claimed(left, delta), charge.ideal_delta(delta)
-        if room >= kept and not epsilon < total < math.inf:
-            break  # within the budget; or without a finite guarantee, as the certificate will say
+        if room >= kept and total <= epsilon:
+            break
         kept = min(kept, room)
-        left -= 1.5 * max(total - epsilon, 0.0) if math.isfinite(total) else 0.0
+        if math.isfinite(total):
+            left -= 1.5 * max(total - epsilon, 0.0)
+        elif (provable := charge.most(delta)) > 0:
+            left = min(left, provable)
+        elif room >= kept:
+            break  # without a finite guarantee, as the certificate will say
         if not left > 0:
             raise PlanError(
                 f"epsilon={epsilon:g} at delta={delta:g} does not pay for the rounding of so many "

@@ -38,6 +38,7 @@ _MOST_STEPS_OF_WEIGHTS = 1e11
 _MOST_WEIGHTS = 1 << 24  # of a model that is looked at; none so large is trained here
 _DEVIATIONS = tuple(k / 2 for k in range(12, 76))  # of a privacy loss that epsilon pays for
 LEAST_SHARE = 2.0**-20  # of delta, that is set aside for rounding
+PROMISED = 24.0  # the largest epsilon that a plan is made for; programs can prove little more
 _LARGEST = 700.0  # of epsilon, whose exponential is a number
 RARE = 2.0**-100  # that batches are larger, and random walks longer, than they are taken to be
 
@@ -150,6 +151,21 @@ class Charge:
             if needed <= spare:
                 return total
         return math.inf
+
+    def most(self, delta: float) -> float:
+        """The largest epsilon of the ideal process at which `claimed` is finite; 0 if none is.
+
+        Examples
+        --------
+        >>> 24 < Charge(1e-10, 1e-30).most(1e-6) < 60
+        True
+        """
+        low, high = 0.0, _LARGEST
+        while high - low > 1e-3:
+            middle = (low + high) / 2
+            finite = math.isfinite(self.claimed(middle, delta))
+            low, high = (middle, high) if finite else (low, middle)
+        return low
 
     def power(self, ideal: Callable[[Vector], Vector], rates: Vector) -> Vector:
         """True-positive rates against the program, from those against the ideal process.
@@ -336,6 +352,7 @@ def _descent(plan: Plan, dimension: int, eta: float) -> float:
 
 
 __all__ = [
+    "PROMISED",
     "Charge",
     "blurred",
     "likely_in_batch",

@@ -15,6 +15,7 @@ from dplateau.accounting.guarantee import WEAK_EPSILON
 from dplateau.accounting.looks import Look
 from dplateau.accounting.prepared import plan_beside
 from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.rounding import PROMISED
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Counting
 from dplateau.errors import PlanError
@@ -42,7 +43,8 @@ class PlannedModel(BaseEstimator):
     Parameters
     ----------
     epsilon : float
-        The privacy budget; the planner finds the best noise and steps for it.
+        The privacy budget; the planner finds the best noise and steps for it. No more than 24 is
+        spent of a larger one: programs prove little beyond (theory, section 20.4).
     noise_multiplier : float
         Instead of ``epsilon``: noise on the summed gradient ÷ the gradient bound. The certificate
         says what it costs. Exactly one of the two must be given.
@@ -157,7 +159,7 @@ class PlannedModel(BaseEstimator):
     def _plan(self, n_samples: int, n_features: int, likely_records: int | None = None) -> Plan:
         self._check_facts()
         batches = self._batches(n_samples)
-        count, epsilon, delta = self._count(), self.epsilon, self.delta
+        count, epsilon, delta = self._count(), self._spent, self.delta
         if count is not None:
             epsilon = None if epsilon is None else count.epsilon_left(epsilon)
             delta = count.delta_left(delta)  # type: ignore[arg-type]
@@ -269,6 +271,11 @@ class PlannedModel(BaseEstimator):
     def _intercept(self) -> float:
         return INTERCEPT * self._norm() if self.fit_intercept else 0.0
 
+    @property
+    def _spent(self) -> float | None:
+        """What is spent of the budget: no more than a program can prove."""
+        return None if self.epsilon is None else min(self.epsilon, PROMISED)
+
     def _norm(self) -> float:
         """The norm that rows are clipped to, as they are trained on."""
         if self.data_norm is None and self.feature_bounds is not None:
@@ -281,7 +288,7 @@ class PlannedModel(BaseEstimator):
         weights = (n_features + self.fit_intercept) * self._loss().outputs
         norm = self._longest or (self._norm() if self.data_norm else math.sqrt(n_features))
         moments = bought_moments(
-            *(self.intervals, weights, norm, relation, self.epsilon),
+            *(self.intervals, weights, norm, relation, self._spent),
             self.delta,  # type: ignore[arg-type]
         )
         look = self._look(n_samples, n_features, relation)
@@ -291,7 +298,7 @@ class PlannedModel(BaseEstimator):
         if self._bought or not self._may_look:
             return self._bought
         known = relation != ADD_OR_REMOVE_ONE or self.records is not None
-        budget = (relation, self.epsilon, self.delta)
+        budget = (relation, self._spent, self.delta)
         look: Look | None
         if self.feature_bounds is None:
             look = bought_centre(self.scaling, n_features, n_samples, *budget)  # type: ignore[arg-type]
@@ -351,8 +358,8 @@ class PlannedModel(BaseEstimator):
             or relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE
         ):
             return None
-        return PrivateCount.within(self.epsilon, self.delta)  # type: ignore[arg-type]
+        return PrivateCount.within(self._spent, self.delta)  # type: ignore[arg-type]
 
     def _counting(self) -> Counting:
         count = self._count()
-        return Counting() if count is None else Counting(count, float(self.epsilon or 0.0))
+        return Counting() if count is None else Counting(count, float(self._spent or 0.0))

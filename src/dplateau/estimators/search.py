@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dplateau._validate import positive, probability
+from dplateau.accounting.rounding import PROMISED
 from dplateau.accounting.search import Search, check_candidates
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
@@ -189,7 +190,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self, models: Sequence[PrivateLinearModel], sizes: _Sizes, features: int
     ) -> Search:
         counting = models[0]._counting()
-        epsilon, delta = float(self.epsilon), float(self.delta)  # type: ignore[arg-type]
+        epsilon, delta = min(float(self.epsilon), PROMISED), float(self.delta)  # type: ignore[arg-type]
         if counting.count is not None:
             epsilon = counting.count.epsilon_left(epsilon)
             delta = counting.count.delta_left(delta)
