@@ -203,8 +203,8 @@ def test_a_record_of_a_memory_map_costs_two_bytes(tmp_path, kind):
 
 
 def test_scaling_and_intervals_give_pages_of_a_table_on_disk_back(tmp_path, monkeypatch):
+    from dplateau.accounting.looks import Spread
     from dplateau.accounting.moments import Moments
-    from dplateau.accounting.prepared import Spread
     from dplateau.training import sandwich, scaling
 
     rows = 1 << 17

@@ -67,8 +67,9 @@ def row_weights(sample_weight: Any, rows: int, largest: float = 1.0) -> Array:
         raise DataError(
             "sample_weight must hold one weight for each row of X. Compare their lengths."
         )
-    found = np.nan_to_num(found / largest, nan=0.0, posinf=np.inf, neginf=-np.inf)
-    if np.any((found < 0) | (found > 1)):
+    found /= largest  # in place, as there may be many
+    np.nan_to_num(found, copy=False, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    if found.size and (found.min() < 0 or found.max() > 1):
         raise DataError(
             f"sample_weight must lie in [0, {largest:g}]: a larger weight would change the model "
             "by more than the guarantee allows for one record. Divide all weights by a public "
