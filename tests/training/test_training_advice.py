@@ -166,6 +166,16 @@ ENDLESS = PLAN.replace(iterations=math.inf)
             ),
         ),
         (
+            lambda: train(sample_weight=np.ones(N + 1)),
+            "one weight for each row of X. Compare their lengths",
+            lambda: train(sample_weight=np.ones(N + 1)[: len(X)]),
+        ),
+        (
+            lambda: train(person(), groups=[*PEOPLE, 7]),
+            "name the person of each row of X. Compare their lengths",
+            lambda: train(person(), groups=[*PEOPLE, 7][: len(X)]),
+        ),
+        (
             lambda: next(drawn(Greedy(8))),
             " records and states that a batch has at most ",
             lambda: next(drawn(Honest(8))),
