@@ -67,6 +67,7 @@ bench-quick: $(READY)
 bench-records: $(READY)
 	$(BIN)/python examples/records/mnist_scattering.py
 	$(BIN)/python examples/records/mnist_scattering.py --search
+	$(BIN)/python examples/records/heart.py $(HEART)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache site out

