@@ -211,12 +211,14 @@ def section(records: list[Json], table: Callable[[list[str], list[list[str]]], s
     found = {r["name"]: r["numbers"] for r in records if r["status"] == "ok"}
     files = {k: v for k, v in found.items() if "trained" in v}
     matrix = {k.removeprefix("matrix "): v for k, v in found.items() if k.startswith("matrix ")}
+    loads = [r["load"] for r in records if r["status"] == "ok"] or [0.0]
     parts = ["## Large tables"]
     if files:
         parts += [
             f"From files to a model: {NUMBERS} numbers, a category and the target, encoded into "
             "scratch space as float32, then twenty full steps. Rows per second of processor time; "
-            "the bare read parses the same columns and throws them away.",
+            "the bare read parses the same columns and throws them away. Other work ran beside it "
+            f"(a load of {min(loads):.0f} to {max(loads):.0f}).",
             table(
                 ["table", "size", "read", "to float32", "to the model", "peak memory"],
                 [_of_files(name, numbers) for name, numbers in sorted(files.items())],
