@@ -129,6 +129,8 @@ class Guarantee:
         """
         best, found = math.inf, dict[str, Chosen]()
         for bound in self._bounds:
+            if best == 0:  # nothing undercuts that
+                break
             floor = bound.floor(self.plan, delta, found)
             if math.isinf(floor) or (found and not floor < best):
                 continue

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.privacy_loss.distribution import CELL
-from dplateau.accounting.privacy_loss.epochs import LARGEST_HIT, allocated_epoch
+from dplateau.accounting.privacy_loss.epochs import LARGEST_HIT, SMALLEST_HIT, allocated_epoch
 from dplateau.accounting.privacy_loss.profiles import (
     Composed,
     Gaussian,
@@ -101,7 +101,7 @@ def once_an_epoch(plan: Plan, last: int) -> PrivacyProfile:
         told = WithFailure(told, filled)
     mirrored = plan.neighboring_relation == REPLACE_ONE  # either neighbour has its own record
     hit = u / 2 if mirrored else u
-    if not 0 < hit <= LARGEST_HIT:
+    if not SMALLEST_HIT <= hit <= LARGEST_HIT:
         return told
     whole, rest = divmod(last, epoch) if whole_run else (epochs, 0)
     runs = [(epoch, whole), (rest, 1)]

@@ -26,6 +26,7 @@ from dplateau.plan.plan import Plan
 Vector = NDArray[np.float64]
 
 _UP = 1 + 1e-11  # far above the rounding of a chance
+_FASTEST = 1e150  # squares of more leave the range of floats
 _NO_RATE = 1e-290  # domains so wide that nothing is forgotten in them
 _STICK = math.sqrt(math.pi / 2)  # the reflected walk's overshoot, in noise deviations
 
@@ -254,7 +255,7 @@ class VaryingSurvival:
     def __call__(self, steps: float) -> float:
         """``S(steps)``, an upper bound in [0, 1]."""
         total = float(self.energy[int(steps)])
-        rate = 0.5 * (math.pi / (self.diameter + _STICK * self.largest)) ** 2
+        rate = 0.5 * min(math.pi / (self.diameter + _STICK * self.largest), _FASTEST) ** 2
         if rate < _NO_RATE:
             return 1.0
         # The best last stretch has energy 1/(2 rate); it must be a whole number of steps.
@@ -301,7 +302,8 @@ def survival(plan: Plan) -> Survival | VaryingSurvival | None:
     assert isinstance(plan.iterations, int)
     first = max(0, plan.iterations - LONGEST)
     spread_of_steps = plan.steps(first, plan.iterations).spread
-    energy = np.concatenate([[0.0], np.cumsum(spread_of_steps[::-1] ** 2)])
+    with np.errstate(over="ignore", under="ignore"):
+        energy = np.concatenate([[0.0], np.cumsum(spread_of_steps[::-1] ** 2)])
     return VaryingSurvival(diameter, float(spread_of_steps.max()), energy)
 
 

@@ -32,6 +32,7 @@ _THETAS = np.geomspace(1e-4, 1e4, 60)
 _FARTHEST = (
     1e7  # noise deviations beyond which a start is accounted for as a Gaussian, without sampling
 )
+_LONG = 20_000  # steps of a window that take time one by one
 _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -130,6 +131,11 @@ def _even(plan: Plan) -> bool:
     return plan.is_constant and float(plan.steps(0, 1).contraction[0]) == 1.0
 
 
+def _hardly_shrinks(plan: Plan, last: int) -> bool:
+    """Whether a long window may as well be looked at as one that does not contract at all."""
+    return plan.is_constant and last > _LONG and last * float(plan.steps(0, 1).shrinkage[0]) < 0.01
+
+
 def _longest_window(plan: Plan) -> float:
     """Windows beyond this are never better: contraction has paid the debt by itself."""
     if _even(plan):
@@ -146,7 +152,7 @@ def _noisy(plan: Plan) -> bool:
 
 def _payments(plan: Plan, last: int, q: float) -> tuple[Vector, Vector, Vector]:
     """``(hit, payment, copies)`` of the distinct steps of a window."""
-    if _even(plan):
+    if _even(plan) or _hardly_shrinks(plan, last):
         steps = plan.steps(0, 1)
         evenly = plan.diameter / float(steps.spread[0]) / last
         return steps.shift / steps.spread, np.array([evenly]), np.array([float(last)])

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
+_HUGE = 1e100
+
 
 def energy(x: Vector, y: Vector) -> float:
     """``sum rise^2/run`` of the greatest convex minorant of ``(0,0)`` and the points.
@@ -23,6 +25,12 @@ def energy(x: Vector, y: Vector) -> float:
     docs/theory.md#section-4.
     """
     size = x.size
+    owed = float(y[size - 1])
+    if not owed < np.inf:
+        return np.inf
+    # Slopes are compared by products, which must not overflow: a point too few would cost less.
+    unit = owed if owed > _HUGE else 1.0
+    y = y / unit
     stack_x = np.empty(size + 1)
     stack_y = np.empty(size + 1)
     stack_x[0] = 0.0
@@ -44,7 +52,7 @@ def energy(x: Vector, y: Vector) -> float:
             if run <= 0.0:
                 return np.inf
             total += rise * rise / run
-    return total
+    return float(total) * unit * unit
 
 
 def _worst_position(

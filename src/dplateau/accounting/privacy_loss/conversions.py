@@ -81,7 +81,7 @@ def _minus_mills_slope(t: Vector) -> Vector:
     """``1 - t m(t)``, by its asymptotic series where the difference would cancel."""
     far = t > 60
     near = np.where(far, 1.0, t)
-    w = 1 / np.where(far, t, 1.0) ** 2
+    w = 1 / np.where(far, np.minimum(t, 1e150), 1.0) ** 2
     return np.where(far, w * (1 - w * (3 - 15 * w)), 1 - near * _mills(near))
 
 

@@ -22,6 +22,7 @@ from dplateau.accounting.privacy_loss.sampled import StepLosses
 Vector = NDArray[np.float64]
 
 LARGEST_HIT = 6.0  # noise deviations beyond which allocation hides nothing worth computing
+SMALLEST_HIT = 1e-6  # below it ratios are too close to one for their differences to have digits
 _REACH = 16.2  # noise deviations beyond which the mass is far below any delta
 _FINENESS = 0.05  # spacing in the distribution's own width; far out, relative to the distance
 _CORE = 3.0  # noise deviations within which the factor's own grid is uniform

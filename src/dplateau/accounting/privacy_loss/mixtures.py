@@ -24,6 +24,7 @@ Vector = NDArray[np.float64]
 _HALVINGS = 80
 _PADDING = 1e-12  # relative: what rounding may have taken from a difference of tails
 _FARTHEST = 1e4
+_LEAST = 5e-324  # a delta that underflows is no more than that
 _CELL = 1 / 128
 _MOST_PARTS = 256
 
@@ -174,7 +175,9 @@ def least_epsilon(delta_of: Callable[[float], float], delta: float, close: float
             return math.inf
     target = math.log(delta)
     found = float(
-        brentq(lambda e: math.log(delta_of(e)) - target, low, high, xtol=close, rtol=close)
+        brentq(
+            lambda e: math.log(max(delta_of(e), _LEAST)) - target, low, high, xtol=close, rtol=close
+        )
     )
     for padding in (0.0, *(close * 10.0**k for k in range(1, 5))):  # to the private side
         if delta_of(found * (1 + padding)) <= delta:

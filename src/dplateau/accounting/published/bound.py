@@ -28,6 +28,7 @@ SplitCurve = Callable[[Vector, float], Vector]
 PROVED, AS_PUBLISHED = "proved", "as published"
 _CONVERSIONS = {"simple": rdp_epsilon_simple, "tight": rdp_epsilon}
 _WHOLE_SPLIT = (-14.0, 14.0)  # log-odds of the share of the variance: 1e-6 to 1 - 1e-6
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,15 @@ class Setting(NamedTuple):
     @property
     def far(self) -> float:
         """The diameter in units of the noise."""
-        return self.D / (self.eta * self.sigma) if self.sigma > 0 else math.inf
+        return self.D / (self.eta * self.sigma) if self.eta * self.sigma > 0 else math.inf
+
+    @property
+    def scales(self) -> list[float]:
+        """Every length that the formulas square or divide by; none of a plan without noise."""
+        noisy = [self.eta * self.sigma, self.u] if self.sigma > 0 else []
+        far = [self.D, self.far] if math.isfinite(self.D) and noisy else []
+        rate = [1 - self.c] if self.c < 1 else []
+        return [self.eta, self.s, *noisy, *far, *rate]
 
     @property
     def epochs(self) -> float:
@@ -242,7 +251,7 @@ def setting(
             + "; dplateau.account covers any schedule.",
         )
     eta = plan.step_size.largest(plan.iterations)
-    return Setting(
+    found = Setting(
         T=plan.iterations,
         eta=eta,
         sigma=plan.sigma,
@@ -254,3 +263,12 @@ def setting(
         c=float(plan.contraction(eta)) if hidden else 1.0,
         kappa=displaced_share(plan),
     )
+    beyond = [each for each in found.scales if not 1 / _LARGEST <= each <= _LARGEST]
+    if beyond:
+        refuse(
+            name,
+            f"distances or noise of {beyond[0]:g}",
+            f"Its formulas are evaluated between {1 / _LARGEST:g} and {_LARGEST:g}, where squares "
+            "stay within floats; dplateau.account covers every plan.",
+        )
+    return found
