@@ -223,3 +223,17 @@ def test_scaling_and_intervals_give_pages_of_a_table_on_disk_back(tmp_path, monk
     moments = Moments(1.0, "replace_one", 1.5)
     sandwich.private_sandwich(plan, X, np.arange(rows) % 2, np.zeros(2), moments, random_state=0)
     assert len(given) == 2
+
+
+def test_text_of_a_parquet_file_is_kept_once_for_all_rows(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from dplateau.training.sources import spool_parquet
+
+    words = ["yes", None, "no"] * 5
+    parquet.write_table(pa.table({"x": np.arange(15.0), "ill": words}), tmp_path / "t.parquet")
+    X, y = spool_parquet(tmp_path / "t.parquet", "ill")
+    assert y.tolist() == words
+    assert len({id(word) for word in y.tolist()}) == 3
+    assert X[:, 0].tolist() == list(range(15))

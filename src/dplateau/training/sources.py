@@ -109,8 +109,17 @@ def spool_parquet(path: Path, y: Any) -> tuple[NDArray[Any], Any]:
             for batch in table.iter_batches(batch_size=1 << 14):
                 X.append(_from_arrow(batch.select(names)))
                 if isinstance(y, str):
-                    targets.append(batch.column(y).to_numpy(zero_copy_only=False))
+                    targets.append(_as_objects(batch.column(y)))
     return X.mapped(), np.concatenate(targets) if isinstance(y, str) else y
+
+
+def _as_objects(column: Any) -> NDArray[Any]:
+    """An Arrow column as an array; text that occurs often is one object each time."""
+    if str(column.type) not in ("string", "large_string"):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    encoded = column.dictionary_encode()
+    values = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
+    return np.asarray(values[encoded.indices.fill_null(len(values) - 1).to_numpy()])
 
 
 def _mapping(array: Any) -> mmap.mmap | None:
