@@ -167,11 +167,18 @@ def cyclic_shift_cost(here: Setting) -> float:
     ideal = reach / s  # in epochs
     candidates = (min(max(math.floor(ideal), 1), most), min(max(math.ceil(ideal), 1), most))
     spread = here.eta * here.sigma
+    if spread == 0:  # too small for a float
+        return original
+    # In noise deviations, as products: a power beyond floats would be a fault, these are infinite.
+    s, reach = s / spread, reach / spread
     shifted = min(
-        reach**2 / (m * epoch) + 2 * s * reach / epoch + s**2 * (1 - 1 / epoch) + m * s**2 / epoch
+        reach * reach / (m * epoch)
+        + 2 * s * reach / epoch
+        + s * s * (1 - 1 / epoch)
+        + m * s * s / epoch
         for m in candidates
     )
-    return min(original, shifted / spread**2)
+    return original if math.isnan(shifted) else min(original, shifted)
 
 
 def original_cost(here: Setting) -> float:
@@ -179,7 +186,7 @@ def original_cost(here: Setting) -> float:
 
     See docs/theory.md#section-8.
     """
-    return here.u**2 * (1 + (here.epochs - 1) / here.epoch)
+    return here.u * here.u * (1 + (here.epochs - 1) / here.epoch)
 
 
 def random_batches(
@@ -203,7 +210,9 @@ def random_batches(
         return np.full(alphas.shape, math.inf)
     share = 1 / (1 + math.exp(-split))
     q_cost = sampled_gaussian(here, here.u * math.sqrt(1 + math.exp(split)), alphas)
-    past = here.far**2 / (2 * share)  # over alpha
+    past = here.far * here.far / (2 * share)  # over alpha
+    if math.isinf(past):
+        return np.full(alphas.shape, math.inf)
     if horizons is not None:
         steps, sums = horizons
         left = past * steps * (here.eta / sums) ** 2
