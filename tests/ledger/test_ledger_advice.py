@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 import dplateau as dp
 from advised import obey
-from dplateau.accounting.prepared import Spread
+from dplateau.accounting.looks import Spread
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting

@@ -104,7 +104,7 @@ def simple_composition(plan: Plan) -> PublishedBound:
             _status(plan),
             curve=lambda alphas: here.T * sampled_gaussian(here, here.u, alphas),
         )
-    cost = here.epochs * here.u**2
+    cost = here.epochs * here.u * here.u
     return PublishedBound(name, REFERENCE, PROVED, curve=lambda alphas: alphas * (cost / 2))
 
 
