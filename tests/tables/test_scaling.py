@@ -256,3 +256,16 @@ def test_a_table_s_numbers_are_whitened_and_bound_to_their_map(tmp_path) -> None
         TableModel.read(tmp_path / "model")
     with pytest.raises(PlanError, match="rows='unit'"):
         TableModel.train(trained, TWINS, "up", scaling="whiten", rows="unit", **options)
+
+
+def test_a_budget_beyond_what_is_spent_buys_what_fits():
+    """At 1,000 the look took more than the 24 that a plan is made for: nothing was left."""
+    table = {"age": list(range(100)), "old": ["no"] * 50 + ["yes"] * 50}
+    schema = {
+        "columns": {"age": {"type": "number", "bounds": [0, 1000]}, "old": {"type": "boolean"}}
+    }
+    options = {"epsilon": 1000.0, "delta": 1e-6, "steps": 3, "scaling": "standard"}
+    for more in ({}, {"intervals": True}):
+        found = TableModel.train(table, schema, "old", **options, **more).certificate
+        assert 10 < found.epsilon <= 1000
+        assert not found.fit_for_release

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dplateau._validate import positive
 from dplateau.accounting.looks import CLIPPED, Centre, Look, Spread
 from dplateau.accounting.privacy_loss.conversions import gdp_of
+from dplateau.accounting.rounding import PROMISED
 from dplateau.errors import DataError, PlanError
 from dplateau.training.scaling import WIDTH, private_bounds, private_centre, whitening
 from dplateau.training.sources import mapped_bytes
@@ -61,7 +62,7 @@ def _share(scaling: str, epsilon: float | None, delta: float) -> float:
         return 0.0
     if epsilon is None:
         raise PlanError("scaling needs a budget to buy from: give epsilon, or scaling='public'.")
-    return SHARE * gdp_of(positive("epsilon", epsilon), delta)
+    return SHARE * gdp_of(min(positive("epsilon", epsilon), PROMISED), delta)
 
 
 def bought_centre(
