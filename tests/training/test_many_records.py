@@ -237,3 +237,22 @@ def test_text_of_a_parquet_file_is_kept_once_for_all_rows(tmp_path):
     assert y.tolist() == words
     assert len({id(word) for word in y.tolist()}) == 3
     assert X[:, 0].tolist() == list(range(15))
+
+
+@pytest.mark.parametrize("rows", [slice(0, 6000), np.arange(6000)[::-1]], ids=["slice", "index"])
+def test_a_long_sum_gives_pages_back_on_its_way(tmp_path, monkeypatch, rows):
+    from dplateau.training import plain
+
+    np.random.default_rng(0).normal(size=(6000, 3)).tofile(tmp_path / "X")
+    X = np.memmap(tmp_path / "X", dtype=np.float64, mode="r", shape=(6000, 3))
+    plan = plan_for(dp.Logistic(classes=(0, 1)), dp.FullBatch()).replace(records=6000)
+    team = plain.PlainTeam(data.load(plan, plan.loss, X, np.arange(6000) % 2))
+    expected = team.sum(np.ones(3), rows)
+    monkeypatch.setattr(plain, "_READY_BYTES", 0)
+    monkeypatch.setattr(plain, "_HELD_BYTES", 2 * BLOCK * 24)
+    monkeypatch.setattr(plain, "_FAULT_BYTES", 1)
+    given = []
+    monkeypatch.setattr(plain, "release_pages", given.append)
+    team = plain.PlainTeam(team.records)
+    assert np.array_equal(team.sum(np.ones(3), rows), expected)
+    assert len(given) == 3  # six blocks, two at a time

@@ -6,6 +6,7 @@ It serves small work, and every loss that is defined outside this package.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from dplateau.training.team import Rows
 Array = NDArray[np.float64]
 
 _READY_BYTES = 1 << 26  # a table up to this size is bounded and converted once, beforehand
+_HELD_BYTES = 1 << 28  # of a table on disk that are looked at before they are given back
+_FAULT_BYTES = 1 << 16  # that come with a row read at random
 _NOTHING = 1e-150  # smaller numbers are 0: their products would be subnormal, and slow
 
 
@@ -53,8 +56,17 @@ class PlainTeam:
         blocks = _blocks(asks)
         if len(blocks) == 1:
             return self._block_sum(weights, blocks[0])
-        parts = (self._block_sum(weights, block) for block in blocks)
-        return compensated(parts, weights.shape)
+        return compensated(self._block_sums(weights, blocks), weights.shape)
+
+    def _block_sums(self, weights: Array, blocks: list[Rows]) -> Iterator[Array]:
+        """The sums of blocks; pages of a table on disk are given back on the way."""
+        width = self.records.features * 8
+        each = BLOCK * (width if isinstance(blocks[0], slice) else max(width, _FAULT_BYTES))
+        together = max(_HELD_BYTES // each, 1)
+        for k, block in enumerate(blocks):
+            yield self._block_sum(weights, block)
+            if self._ready is None and (k + 1) % together == 0:
+                self.rest()
 
     def _block_sum(self, weights: Array, block: Rows) -> Array:
         scale, lengths = self.records.bounds(block)
