@@ -255,7 +255,7 @@ def test_a_model_file_that_says_a_name_twice_is_refused(dplateau, folder):
 
 
 def test_verify_and_report_warn_of_a_weak_guarantee(dplateau, certificate, tmp_path):
-    plan = certificate.plan.replace(noise_multiplier=0.5)
+    plan = certificate.plan.replace(noise_multiplier=2.0)
     Certificate.of(Run(plan, np.array([0.5, 2.0]), 40), 1e-6).write(tmp_path / "certificate.json")
     code, out, _ = dplateau("verify", tmp_path, "--allow-unchecked")
     assert code == 0

@@ -15,7 +15,7 @@ BUDGET = {"epsilon": 4.0, "delta": 1e-5, "data_norm": 1.0, "random_state": 0}
 @pytest.fixture(scope="module")
 def line():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (5_000, 3)) / np.sqrt(3)
+    X = rng.uniform(-1, 1, (8_000, 3)) / np.sqrt(3)
     return X, 0.5 * X @ [1.0, -0.5, 0.2] + 0.1 + 0.1 * rng.standard_normal(len(X))
 
 

@@ -305,9 +305,9 @@ def test_too_many_entries(monkeypatch):
 def test_what_a_cluster_leaves_on_its_workers():
     table = TableElsewhere("t.parquet", ["age", "old"], None, False)
     obey(
-        lambda: table.refuse("standard", None, None),
+        lambda: table.refuse("standard", None),
         " needs all rows in one place, and --cluster leaves them",
-        lambda: (table.refuse("public", None, None), train(scaling="standard")),
+        lambda: (table.refuse("public", None), train(scaling="standard")),
     )
 
 

@@ -102,7 +102,7 @@ def test_people_and_plans_belong_together():
         dp.run(plan(), loss, X, Y)
     with pytest.raises(dp.PlanError, match="unit='person'"):
         dp.run(plan(unit="record", records=60), loss, X, Y, groups=PEOPLE)
-    with pytest.raises(dp.DataError, match="groups must name"):
+    with pytest.raises(dp.DataError, match="groups must be flat and name"):
         dp.run(plan(), loss, X, Y, groups=PEOPLE[:-1])
     with pytest.raises(dp.PlanError, match="unit must be"):
         plan(unit="household")

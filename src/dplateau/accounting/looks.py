@@ -159,7 +159,10 @@ class Centre(Look):
 
 
 def look_from(stored: Mapping[str, Any], relation: str) -> Look:
-    """The look that a record states; refused where it is none of these."""
+    """The look that a record states; refused where it is none of these.
+
+    See docs/theory.md#section-17.
+    """
     mu = positive("mu", stored["mu"])
     for look in (Spread(mu, relation), Spread(mu, relation, whiten=True), Centre(mu, relation)):
         if look.mechanism == stored["mechanism"]:

@@ -80,7 +80,10 @@ class ProgramGuarantee(Guarantee):
 
 
 def as_run(ideal: Guarantee, charge: Charge, delta: float) -> ProgramGuarantee:
-    """The guarantee of a run at ``delta``, from its plan's at ``charge.ideal_delta(delta)``."""
+    """The guarantee of a run at ``delta``, from its plan's at ``charge.ideal_delta(delta)``.
+
+    See docs/theory.md#section-20.
+    """
     return ProgramGuarantee(ideal.plan, check_delta(delta), ideal=ideal, charge=charge)
 
 
@@ -114,8 +117,9 @@ def plan_within(planned: Callable[[float, float], Plan], epsilon: float, delta: 
 
 
 def planned_charge(plan: Plan) -> Charge:
-    """The charge of a plan that is complete with its loss and dimension; of an endless one, for a
-    long run.
+    """The charge of a plan that is complete with its loss and dimension.
+
+    See docs/theory.md#section-20. An endless plan is charged for a long run.
     """
     outputs = 1 if plan.loss is None else plan.loss.outputs
     rows = (plan.dimension or 1) // outputs

@@ -49,7 +49,10 @@ def plan_profile(plan: Plan, delta: float, mean: float) -> Profile:
 
 
 def check_candidates(number: int) -> None:
-    """Refuse a search over none, or over more than can be priced."""
+    """Refuse a search over none, or over more than can be priced.
+
+    See docs/theory.md#section-16.
+    """
     if not 1 <= number <= MOST_CANDIDATES:
         raise PlanError(
             f"a search has 1 to {MOST_CANDIDATES} candidates; found {number}. Leave out those "

@@ -41,6 +41,7 @@ from dplateau.training.partitions import lies_elsewhere, refuse_elsewhere
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 from dplateau.training.sandwich import private_sandwich
+from dplateau.training.scaling import ROOMY, SNUG
 from dplateau.training.sources import spool_parquet
 from dplateau.training.targets import Encoded, encode, which_exist
 
@@ -73,6 +74,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
     Its parameters are those of `PlannedModel`.
     """
 
+    _lengths_count: ClassVar[bool] = False  # whether cutting long rows off bends what is learnt
     _mapping: ClassVar[Array | None] = None  # of features by what was bought, likewise
 
     # -- the fit --------------------------------------------------------------------------------
@@ -255,7 +257,8 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
             if not self._may_look or bought.scaling is None:
                 return X
             self.scaling_ = looked(
-                *(seen, None, self._norm(), bought.scaling, records, self.random_state)
+                *(seen, None, self._norm(), bought.scaling, records, self.random_state),
+                room=ROOMY if self._lengths_count else SNUG,
             )
             return mapped(X, self.scaling_)
         low, high = as_bounds(self.feature_bounds)

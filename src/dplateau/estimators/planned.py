@@ -104,7 +104,7 @@ class PlannedModel(BaseEstimator):
         values lie ("standard"), and a linear map that makes features uncorrelated ("whiten").
         "auto" does where the number of rows is public and large enough for the noise. With
         ``data_norm`` alone "standard" buys the mean of the rows and their usual distance from it,
-        by which they are centred and scaled; "auto" does where rows are many enough for the noise,
+        by which they are centred and scaled; "auto" does in classification where rows are many enough,
         lie in memory, are not weighed, and nothing else is stated in their scale (``radius``,
         ``alpha``, ``l1``, ``learning_rate``). "public" leaves features as they are.
     intervals : bool or float, default False
@@ -312,7 +312,7 @@ class PlannedModel(BaseEstimator):
         """Whether features may be scaled by what the records look like.
 
         Where a ``data_norm`` is all that is known, "auto" leaves features alone whenever something
-        else is stated in their scale, or where they cannot be mapped in memory.
+        else is stated in their scale, where they cannot be mapped in memory, and in regression.
         """
         if self._bought or self.scaling == "public":
             return False
@@ -320,7 +320,8 @@ class PlannedModel(BaseEstimator):
             return True
         stated = (self.radius, self.alpha, self.learning_rate, self.noise_multiplier)
         free = all(each is None for each in stated) and not self.l1 and self.steps != math.inf
-        return free and not self.intervals and not self._left_alone
+        free = free and not self.intervals and not self._left_alone
+        return free and not self._lengths_count
 
     def _batches(self, n_samples: int) -> Batches | None:
         if self.batches is None and self.batch_size is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from dplateau.plan.losses import Huber, Loss, SmoothedPinball
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     """What the regressors share: targets clipped to public bounds and trained on as [-1, 1]."""
 
+    _lengths_count: ClassVar[bool] = True
     target_bounds: Sequence[float] | None = None
 
     def _range(self) -> tuple[float, float]:

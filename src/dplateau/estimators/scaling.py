@@ -18,7 +18,7 @@ from dplateau.accounting.looks import CLIPPED, Centre, Look, Spread
 from dplateau.accounting.privacy_loss.conversions import gdp_of
 from dplateau.accounting.rounding import PROMISED
 from dplateau.errors import DataError, PlanError
-from dplateau.training.scaling import WIDTH, private_bounds, private_centre, whitening
+from dplateau.training.scaling import SNUG, WIDTH, private_bounds, private_centre, whitening
 from dplateau.training.sources import mapped_bytes
 
 Array = NDArray[np.float64]
@@ -179,6 +179,7 @@ def looked(
     look: Look | None,
     records: int,
     seed: Any,
+    room: float = SNUG,
 ) -> Array:
     """What features are mapped by: public bounds, or what a look at the records found.
 
@@ -186,7 +187,7 @@ def looked(
     """
     if bounds is None:
         assert isinstance(look, Centre)
-        centre, share = private_centre(X, data_norm, look, records, seed)
+        centre, share = private_centre(X, data_norm, look, records, seed, room)
         return np.column_stack([centre, np.full(X.shape[1], share)])
     assert look is None or isinstance(look, Spread)
     low, high = bounds

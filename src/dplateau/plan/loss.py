@@ -111,6 +111,7 @@ class Loss(Part, family="loss"):
 
         Examples
         --------
+        >>> from dplateau import Logistic
         >>> Logistic().constants(data_norm=2.0)
         LossConstants(lipschitz=2.0, smoothness=1.0)
         """

@@ -61,7 +61,10 @@ class PlainTeam:
     def _block_sums(self, weights: Array, blocks: list[Rows]) -> Iterator[Array]:
         """The sums of blocks; pages of a table on disk are given back on the way."""
         width = self.records.features * 8
-        each = BLOCK * (width if isinstance(blocks[0], slice) else max(width, _FAULT_BYTES))
+        scattered = any(
+            not isinstance(block, slice) for block in blocks[:1]
+        )  # of an empty batch none
+        each = BLOCK * (max(width, _FAULT_BYTES) if scattered else width)
         together = max(_HELD_BYTES // each, 1)
         for k, block in enumerate(blocks):
             yield self._block_sum(weights, block)

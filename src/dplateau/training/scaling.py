@@ -30,7 +30,8 @@ _OUTSIDE = 0.02  # share of the values that a window may leave out
 _DOUBT = 3.0  # deviations of noise that a decision allows for
 _MOST_DOUBT = 0.25  # share of the values beyond which nothing is decided
 _PIECE = 1 << 20  # values that are looked at together
-_ROOM = 1.1  # the clipping norm of centred rows, in units of their usual length
+SNUG = 1.1  # the clipping norm of centred rows, in units of their usual length
+ROOMY = 1.8  # the same where the length of a row tells something
 _NARROWEST = 0.05  # of a window, so that a constant column is not blown up
 
 
@@ -190,7 +191,12 @@ def whitening(rows: Array, spread: Spread, random_state: noise.Seed = None) -> t
 
 
 def private_centre(
-    rows: Any, longest: float, look: Centre, records: int, random_state: noise.Seed = None
+    rows: Any,
+    longest: float,
+    look: Centre,
+    records: int,
+    random_state: noise.Seed = None,
+    room: float = SNUG,
 ) -> tuple[Array, float]:
     """The mean of the rows and how far from it they usually lie, as a share of ``longest``.
 
@@ -203,6 +209,8 @@ def private_centre(
         The public bound on their norm.
     records : int
         How many rows there are, by a public number.
+    room : float
+        How much longer than usual a row may be before it is cut off.
 
     Guarantee
     ---------
@@ -235,7 +243,7 @@ def private_centre(
     # What noise alone would make of it is taken off, and nothing is left where it is all noise.
     kept = 0.0 if sparse else max(1 - hidden / max(length, 1e-300), 0.0)
     usual = max(found[-1] + 0.5 - kept**2 * length + of_sums / records, _NARROWEST**2)
-    return kept * mean * reach * longest, min(_ROOM * math.sqrt(usual), 2.0) * reach
+    return kept * mean * reach * longest, min(room * math.sqrt(usual), 2.0) * reach
 
 
 def _with_norms(rows: Any, longest: float) -> Iterator[tuple[Any, Array]]:
@@ -264,4 +272,14 @@ def _noisy(sums: Array, deviation: float, generator: np.random.Generator) -> Arr
     return add_and_round(sums, deviation, grid, generator)
 
 
-__all__ = ["LEVELS", "WIDTH", "Centre", "Spread", "private_bounds", "private_centre", "whitening"]
+__all__ = [
+    "LEVELS",
+    "ROOMY",
+    "SNUG",
+    "WIDTH",
+    "Centre",
+    "Spread",
+    "private_bounds",
+    "private_centre",
+    "whitening",
+]
