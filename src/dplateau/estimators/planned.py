@@ -104,9 +104,9 @@ class PlannedModel(BaseEstimator):
         values lie ("standard"), and a linear map that makes features uncorrelated ("whiten").
         "auto" does where the number of rows is public and large enough for the noise. With
         ``data_norm`` alone "standard" buys the mean of the rows and their usual distance from it,
-        by which they are centred and scaled; "auto" does in classification where rows are many enough,
-        lie in memory, are not weighed, and nothing else is stated in their scale (``radius``,
-        ``alpha``, ``l1``, ``learning_rate``). "public" leaves features as they are.
+        by which they are centred and scaled; "auto" does in classification where rows are many
+        enough, lie in memory, are not weighed, and nothing else is stated in their scale
+        (``radius``, ``alpha``, ``l1``, ``learning_rate``). "public" leaves features as they are.
     intervals : bool or float, default False
         The share of the budget that buys confidence intervals (`confidence_intervals`,
         `predict_interval`); True: 0.3 of its square, which leaves 84 % of it for the training.
