@@ -367,6 +367,7 @@ def test_a_step_that_learns_from_data_draws_a_warning(cancer):
         logistic().fit(X, y)
 
 
+@pytest.mark.slow
 def test_probabilities_undo_the_clipping():
     """With ample budget the clipped fit still finds the true probabilities (seeded)."""
     rng = np.random.default_rng(0)
