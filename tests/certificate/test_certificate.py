@@ -501,6 +501,20 @@ def test_unknown_fields_and_impossible_numbers_break_the_schema(certificate):
     assert Certificate(json.dumps(record)) == certificate
 
 
+def test_a_certificate_from_before_rounding_was_counted_is_refused_in_one_sentence(certificate):
+    record = certificate.to_dict()
+    older = {"epsilon": 1e-9, "words": "little"}
+    for stated in ({"rounding": older}, {"rounding": {}}, {}):
+        kept = {name: value for name, value in record.items() if name != "rounding"}
+        with pytest.raises(
+            CertificateError, match=r"rounding in .*: train again with this ver"
+        ) as e:
+            Certificate(json.dumps({**kept, **stated}))
+        assert "'" not in str(e.value)
+    with pytest.raises(CertificateError, match=r"at run \(additionalProperties\)\.$"):
+        Certificate(json.dumps(edited(certificate, ("run", "seed"), 7, repair=True)))
+
+
 def test_the_schema_is_itself_valid():
     from jsonschema import Draft202012Validator
 

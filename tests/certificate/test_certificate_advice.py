@@ -61,6 +61,17 @@ def refused(answer):
     raise dp.DataError(err)
 
 
+def test_a_certificate_of_a_version_that_did_not_count_rounding():
+    def trained():
+        return Certificate.of(dp.release(PLAN, PLAN.loss, X, Y), 1e-6)
+
+    def older():
+        record = trained().to_dict()
+        return Certificate(json.dumps({**record, "rounding": {"epsilon": 1e-9}}))
+
+    obey(older, "train again with this version", lambda: trained().verify())
+
+
 def test_places_of_files(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "full").mkdir()

@@ -15,9 +15,13 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 import dplateau as dp
 from dplateau.accounting.privacy_loss.conversions import gdp_delta, gdp_of
+from dplateau.accounting.privacy_loss.profiles import Gaussian
+from dplateau.accounting.rounding import Charge
+from dplateau.certificate.record import Certificate
 from dplateau.ledger import GaussianQuery, LaplaceQuery, Ledger, Several, Stated, Training
 from dplateau.ledger.imports import from_opacus, mechanism_of
 from dplateau.ledger.mechanisms import least_gaussian, randomised_response
+from oracles.runs import Run
 
 FULL = dp.Plan(
     records=1000,
@@ -291,3 +295,79 @@ def test_another_relation_is_priced_anew_or_refused(tmp_path):
     assert stored["neighboring_relation"] == "add_or_remove_one"
     with pytest.raises(dp.PlanError, match="has no price"):
         ledger.spend("patients", FULL.replace(batches=dp.Cyclic(100)))
+
+
+# -- what floating point adds ---------------------------------------------------------------------
+
+LARGE = FULL.replace(loss=dp.Logistic(), data_norm=1.0, iterations=5)
+
+
+def certified(plan, delta, weights):
+    return Certificate.of(Run(plan, np.zeros(weights), int(plan.iterations)), delta)
+
+
+@pytest.mark.parametrize("plans", ["adaptive", "fixed"])
+@pytest.mark.parametrize(
+    "plan",
+    [LARGE, LARGE.replace(batches=dp.Poisson(20), noise_multiplier=3.0, hidden_state=False)],
+    ids=["full", "sampled"],
+)
+def test_one_release_never_looks_cheaper_than_its_certificate(tmp_path, plan, plans):
+    certificate = certified(plan, 1e-6, 100_000)
+    assert certificate.epsilon > dp.account(plan, 1e-6).epsilon(1e-6) * (1 + 1e-7)
+    ledger = Ledger(tmp_path / "one.db")
+    ledger.init("patients", epsilon=3.0, delta=1e-6, plans=plans)
+    ledger.spend("patients", certificate)
+    account = ledger.account("patients")
+    assert account.tight() >= certificate.epsilon
+    assert account.plain()[0] >= certificate.epsilon
+    assert account.losses().get_epsilon_for_delta(1e-6) >= certificate.epsilon * (1 - 1e-7)
+    (entry,) = account.entries.values()
+    assert entry.rounded
+    checks = {check.name: check for check in ledger.verify()}
+    assert all(check.passed for check in checks.values())
+    assert "1 of 1" in checks["rounding"].found
+
+
+def test_an_entry_that_hides_its_number_of_weights_is_charged_for_the_most(ledger):
+    """An event of an earlier version, or of somebody who can write the table."""
+    ledger.spend("patients", certified(LARGE, 1e-6, 10))
+    entry = ledger.account("patients").entries[1]
+    stripped = {**entry.mechanism, "plan": {**entry.mechanism["plan"], "dimension": None}}
+    hidden = replace(entry, mechanism=stripped).release()
+    assert hidden.rounded
+    assert hidden.stated(1e-6)[0] > entry.release().stated(1e-6)[0] * (1 + 1e-6)
+
+
+def test_figures_of_others_are_taken_as_stated_and_told(ledger):
+    ledger.spend("patients", from_opacus([(5.0, 0.01, 10)], "replace_one", 1e-6))
+    assert not ledger.account("patients").entries[1].rounded
+    (check,) = (check for check in ledger.verify() if check.name == "rounding")
+    assert "1 of others, as they were stated" in check.found
+    assert not check.checked
+
+
+@pytest.mark.parametrize(("moved", "unlike"), [(1e-3, 0.0), (1e-2, 1e-12), (1e-6, 1e-20)])
+def test_the_law_of_a_program_dominates_the_worst_program(moved, unlike):
+    """Ideal means 0 and m; the program's are -mu and m + mu, and it fails with its chance."""
+    charge = Charge(moved, unlike)
+    (ideal,) = Gaussian(0.4).orders_on_grid(1e-4)
+    law = charge.on_grid(ideal, 1e-12)
+    assert law.probs.sum() + law.infinity <= 1 + 1e-12
+    both = law.beside(law)
+    mu, phi = charge.of_gaussian(0.4)
+    assert mu == pytest.approx(0.4 + 2 * moved)
+    for epsilon in np.linspace(0.0, 3.0, 31):
+        worst = unlike + (1 - unlike) * gdp_delta(0.4 + 2 * moved, epsilon)
+        assert law.delta(epsilon) >= worst * (1 - 1e-9)
+        twice = 2 * unlike - unlike**2
+        worst = twice + (1 - twice) * gdp_delta((0.4 + 2 * moved) * math.sqrt(2), epsilon)
+        assert both.delta(epsilon) >= worst * (1 - 1e-9)
+        assert phi + (1 - phi) * gdp_delta(mu, epsilon) >= gdp_delta(0.4 + 2 * moved, epsilon)
+    assert phi >= 2 * unlike
+
+
+def test_a_program_without_a_bound_has_all_its_loss_at_infinity():
+    (ideal,) = Gaussian(0.4).orders_on_grid(1e-3)
+    assert Charge(math.inf, 1.0).on_grid(ideal, 1e-9).infinity == 1.0
+    assert Charge(math.inf, 1.0).of_gaussian(0.4) == (math.inf, 1.0)

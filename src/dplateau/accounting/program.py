@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.guarantee import Guarantee
 from dplateau.accounting.privacy_loss.conversions import check_delta, check_epsilon
-from dplateau.accounting.privacy_loss.profiles import PLD
+from dplateau.accounting.privacy_loss.profiles import PLD, of_orders
 from dplateau.accounting.rounding import LEAST_SHARE, Charge, rounding_charge
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
@@ -65,8 +65,11 @@ class ProgramGuarantee(Guarantee):
         return 1.0 - self.charge.power(lambda moved: 1.0 - self.ideal.tradeoff(moved), rates)
 
     def pld(self, value_discretization_interval: float = 1e-4) -> PLD:
-        """Refused: what rounding adds is no release of its own, to be composed with others."""
-        raise PlanError("a run has no privacy loss distribution of its own; its plan has one.")
+        """A pair that dominates the program, to be composed with other releases (section 20)."""
+        delta = self.reference_delta
+        chosen = self.ideal.winner(self.charge.ideal_delta(delta))[0]
+        ideal = chosen.profile.orders_on_grid(value_discretization_interval)
+        return of_orders(self.charge.on_grid(law, LEAST_SHARE * delta) for law in ideal)
 
     def rdp(self, alphas: ArrayLike) -> Vector:
         """None: an event that is given up has no Renyi divergence."""

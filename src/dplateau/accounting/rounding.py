@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
@@ -35,7 +36,7 @@ _BEFORE_NOISE = 6  # operations of a step, and those that follow its noise
 _AFTER_NOISE = 4
 _SLOPE = 32 * UNIT  # of a loss's slope, in units of its bound
 _MOST_STEPS_OF_WEIGHTS = 1e11
-_MOST_WEIGHTS = 1 << 24  # of a model that is looked at; none so large is trained here
+MOST_WEIGHTS = 1 << 24  # of a model that is looked at; none so large is trained here
 _DEVIATIONS = tuple(k / 2 for k in range(12, 76))  # of a privacy loss that epsilon pays for
 LEAST_SHARE = 2.0**-20  # of delta, that is set aside for rounding
 PROMISED = 24.0  # the largest epsilon that a plan is made for; programs can prove little more
@@ -187,6 +188,52 @@ class Charge:
             return 1.0
         return min(ideal + 2 * math.erf(self.mu / math.sqrt(8)) + 2 * self.unlike, 1.0)
 
+    def of_gaussian(self, mu: float) -> tuple[float, float]:
+        """``(mu, phi)`` of the program whose ideal process is ``mu``-GDP: no failure but ``phi``.
+
+        See docs/theory.md#section-20, "Many releases".
+
+        Examples
+        --------
+        >>> mu, phi = Charge(1e-10, 1e-30).of_gaussian(0.3)
+        >>> 0.3 < mu < 0.3 + 3e-10, phi < 1e-25
+        (True, True)
+        """
+        if not self.mu > 0 and not self.unlike > 0:
+            return mu, 0.0
+        total = (mu + 2 * self.mu) * (1 + 4 * UNIT)
+        near = 2 * float(ndtr(-total / 2))
+        if not near > 0:
+            return math.inf, 1.0
+        beyond = np.array(_DEVIATIONS)
+        growth = np.exp(np.minimum(beyond * total, _LARGEST))
+        failures = (ndtr(total / 2 - beyond) + (1 + growth) * self.unlike) / near
+        return total, min(float(failures.min()) * (1 + 1e-9), 1.0)
+
+    def on_grid(self, ideal: GridDistribution, spare: float) -> GridDistribution:
+        """The privacy loss of the program, from that of the ideal process.
+
+        See docs/theory.md#section-20, "Many releases". Losses are moved up, masses are raised, and
+        what the theorem adds to delta is mass at infinity: ``spare`` of it, or as little as can be.
+        """
+        above = np.append(np.cumsum(ideal.probs[::-1])[::-1][1:], 0.0)
+        ends = ideal.spacing * (ideal.first + np.arange(above.size))
+        least, chosen = 1.0, 0.0
+        for deviations in _DEVIATIONS:
+            moved = deviations * self.mu
+            if not moved < 0.5:
+                break
+            lost = float(ndtr(self.mu / 2 - deviations)) + self.unlike
+            reached = 1 + np.exp(np.minimum(ends + 2 * moved, _LARGEST))
+            found = float(np.min(math.exp(moved) * above + reached * lost)) * (1 + 1e-9)
+            if found < least:
+                least, chosen = found, moved
+            if least <= spare:
+                break
+        if not least < 1:
+            return ideal.failing(1.0)
+        return ideal.raised(2 * chosen, math.exp(chosen) * (1 + 4 * UNIT), least)
+
     def repeated(self, times: int, rare: float) -> Charge:
         """The charge of so many runs in a row; ``rare`` is how likely there are more of them.
 
@@ -300,7 +347,7 @@ def _largest_gradient(plan: Plan) -> float:
 def _reach(plan: Plan, shape: tuple[int, ...], eta: float, push: float) -> float:
     """The largest norm of any iterate: the domain's, or as far as pushes and shrinking go."""
     dimension = math.prod(shape)
-    if dimension > _MOST_WEIGHTS:
+    if dimension > MOST_WEIGHTS:
         return math.inf
     found = float(plan.iterations) * eta * push
     kept = abs(1 - eta * plan.regularization)
@@ -352,6 +399,7 @@ def _descent(plan: Plan, dimension: int, eta: float) -> float:
 
 
 __all__ = [
+    "MOST_WEIGHTS",
     "PROMISED",
     "Charge",
     "blurred",

@@ -319,10 +319,21 @@ def _check_schema(record: dict[str, Any]) -> None:
         )
     wrong = next(iter(_validator().iter_errors(record)), None)
     if wrong is not None:
-        where = ascii("/".join(map(str, wrong.absolute_path)))[1:81] or "the record"
+        if _before_rounding(record):
+            raise CertificateError(
+                "this certificate was written by a version of dplateau that did not count "
+                "rounding in epsilon and delta: train again with this version."
+            )
+        where = ascii("/".join(map(str, wrong.absolute_path)))[1:-1][:80] or "the record"
         raise CertificateError(
             f"this certificate breaks its schema at {where} ({wrong.validator})."
         )
+
+
+def _before_rounding(record: dict[str, Any]) -> bool:
+    """Whether the record lacks what its rounding was charged by, as all once did."""
+    stated = record.get("rounding", {})
+    return isinstance(stated, dict) and not {"mu", "unlike"} <= stated.keys()
 
 
 @functools.cache

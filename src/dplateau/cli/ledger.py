@@ -266,6 +266,7 @@ def _summary(account: Account) -> dict[str, Any]:
                 "epsilon": entry.release().stated(account.delta / 10)[0],
                 "delta": entry.release().stated(account.delta / 10)[1],
                 "what": "reserved" if entry.mechanism is None else entry.release().words,
+                "rounding": entry.rounded,
                 "note": entry.note,
                 "certificate": entry.certificate,
             }
@@ -294,6 +295,12 @@ def _print_account(account: Account) -> None:
     say(
         f"  Epsilons added up: {found['sum']['epsilon']:.4g} at delta = {found['sum']['delta']:.2g}"
     )
+    stated = [entry for entry in account.live if entry.mechanism and not entry.rounded]
+    if stated:
+        numbers = ", ".join(str(entry.number) for entry in stated)
+        say(f"  What floating point adds is counted, but for others' releases: {numbers}.")
+    elif account.live:
+        say("  What floating point adds is counted.")
     left = found["remaining"]
     say(f"  Left for one more: epsilon = {left['epsilon']:.4g} at delta = {left['delta']:.4g}.")
 

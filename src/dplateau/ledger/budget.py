@@ -88,9 +88,15 @@ class Entry:
 
     def release(self) -> Mechanism:
         """What it is priced as; a reservation as the Gaussian of its target."""
-        if self.mechanism is not None:
-            return mechanism_from_dict(dict(self.mechanism))
-        return Stated(*self.requested)
+        if self.mechanism is None:
+            return Stated(*self.requested)
+        found = mechanism_from_dict(dict(self.mechanism))
+        return found if self.certificate is None else found.as_released()
+
+    @property
+    def rounded(self) -> bool:
+        """Whether what floating point adds is part of its figures (theory, section 20)."""
+        return self.certificate is not None or self.release().rounded
 
 
 @dataclass(frozen=True)
@@ -179,8 +185,15 @@ class Account:
         return entry.release().pld(self.interval)
 
     def tight(self) -> float:
-        """Epsilon at the budget's delta if all privacy losses are added up."""
-        return float(self.losses().get_epsilon_for_delta(self.delta)) if self.live else 0.0
+        """Epsilon at the budget's delta if all privacy losses are added up.
+
+        Never below what one release is known by at this delta or a larger one: grids and shares of
+        delta differ a little, and a total must not look cheaper than its part.
+        """
+        stated = (entry.release().stated(self.delta) for entry in self.live)
+        alone = [epsilon for epsilon, delta in stated if delta >= self.delta]
+        total = float(self.losses().get_epsilon_for_delta(self.delta)) if self.live else 0.0
+        return max(total, *alone, 0.0)
 
     def plain(self) -> tuple[float, float]:
         """The sum of all epsilons, and of all deltas."""

@@ -50,7 +50,7 @@ def mechanism_of(release: Any, relation: str, delta: float) -> Mechanism:
     if isinstance(release, Certificate):
         return from_certificate(release, relation)
     if isinstance(release, Plan):
-        return _finite(Training(under(release, relation), delta))
+        return _finite(Training(under(release, relation), delta).as_released())
     if isinstance(release, dp_accounting.DpEvent):
         parts = tuple(_parts(release, 1, relation, delta))
         return parts[0] if len(parts) == 1 else Several(parts) if parts else Stated(0.0)
@@ -65,25 +65,35 @@ def mechanism_of(release: Any, relation: str, delta: float) -> Mechanism:
 
 
 def from_certificate(certificate: Certificate, relation: str) -> Mechanism:
-    """The certified plan, priced anew: what the certificate claims is not taken on trust."""
+    """The certified plan, priced anew: what the certificate claims is not taken on trust.
+
+    See docs/theory.md#section-20: what floating point adds is part of the price, for the shape of
+    the weights that were released.
+    """
     certificate.verify()
-    counting = certificate.counting
+    counting, plan = certificate.counting, _complete(certificate)
     if certificate.bought:
         return _claimed(certificate, relation)
     if counting.count is None:
-        own = _finite(Training(certificate.plan, certificate.delta))
+        own = _finite(Training(plan, certificate.delta))
         if certificate.epsilon > own.stated(own.delta)[0] * (1 + _ROUNDING):
             return _claimed(certificate, relation)
-        return _finite(Training(under(certificate.plan, relation), certificate.delta))
+        return _finite(Training(under(plan, relation), certificate.delta))
     if certificate.plan.neighboring_relation != relation:
         raise PlanError(
             f"this release counted its records privately, under "
             f"{certificate.plan.neighboring_relation!r}; the data set's budget is kept under "
             f"{relation!r}. Train with that relation."
         )
-    return _finite(
-        Training(certificate.plan, certificate.delta, counting.count, certificate.epsilon)
-    )
+    return _finite(Training(plan, certificate.delta, counting.count, certificate.epsilon))
+
+
+def _complete(certificate: Certificate) -> Plan:
+    """The certified plan with the number of weights, which rounding is charged by."""
+    plan = certificate.plan
+    if plan.dimension is not None:
+        return plan
+    return plan.replace(dimension=math.prod(certificate.to_dict()["model"]["shape"]))
 
 
 def _claimed(certificate: Certificate, relation: str) -> Stated:

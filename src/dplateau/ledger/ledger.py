@@ -251,7 +251,7 @@ class Ledger:
         _check_unit(account, plan.unit)
         mechanism = Training(
             under(plan, account.relation), reservation.delta, counting.count, counting.budget
-        )
+        ).as_released()
         self._change(
             reservation,
             (RESERVED,),

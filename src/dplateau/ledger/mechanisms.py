@@ -12,7 +12,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -25,7 +25,9 @@ from dplateau._validate import non_negative, positive, probability, whole
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
 from dplateau.accounting.privacy_loss.profiles import PLD, Gaussian, as_pld
+from dplateau.accounting.program import as_run, planned_charge
 from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.rounding import MOST_WEIGHTS, Charge
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
@@ -68,6 +70,15 @@ class Mechanism(ABC):
         """
         key = json.dumps(self.to_dict(), sort_keys=True)
         return _remembered_gaussian(key, failure, interval), failure
+
+    @property
+    def rounded(self) -> bool:
+        """Whether what floating point adds is part of its price; if not, it is as was stated."""
+        return False
+
+    def as_released(self) -> Mechanism:
+        """The same as a program of dplateau's, whose rounding is paid for in any case."""
+        return self
 
     @property
     def words(self) -> str:
@@ -275,6 +286,10 @@ def _times(query: GaussianQuery | LaplaceQuery) -> str:
 class Training(Mechanism):
     """The last iterate of a plan; with a private count of the records before it, if there was one.
 
+    See docs/theory.md#section-20. A plan that states its ``dimension`` is priced as the program
+    that runs it, every rounding counted; one without stands for another library's steps, as they
+    were stated.
+
     Parameters
     ----------
     plan : Plan
@@ -296,7 +311,24 @@ class Training(Mechanism):
     @cached_property
     def guarantee(self) -> Guarantee:
         delta = self.delta if self.count is None else self.count.delta_left(self.delta)
-        return account(self.plan, delta)
+        if not self.rounded:
+            return account(self.plan, delta)
+        return as_run(account(self.plan, self.charge.ideal_delta(delta)), self.charge, delta)
+
+    @property
+    def rounded(self) -> bool:
+        return self.plan.dimension is not None
+
+    def as_released(self) -> Training:
+        """Where nobody says how many weights there are: as many as there can be."""
+        if self.rounded:
+            return self
+        return replace(self, plan=self.plan.replace(dimension=MOST_WEIGHTS))
+
+    @cached_property
+    def charge(self) -> Charge:
+        """How far the program is from the ideal process."""
+        return planned_charge(self.plan) if self.rounded else Charge(0.0, 0.0)
 
     @property
     def uniform(self) -> Stated:
@@ -326,7 +358,9 @@ class Training(Mechanism):
             return math.hypot(counted, mu), self.count.delta + phi
         profile = self.guarantee.winner(self.guarantee.reference_delta)[0].profile
         if isinstance(profile, Gaussian):
-            return profile.mu, 0.0
+            mu, phi = self.charge.of_gaussian(profile.mu)
+            if phi <= failure:
+                return mu, phi
         return super().gaussian(failure, interval)
 
     def to_dict(self) -> dict[str, Any]:

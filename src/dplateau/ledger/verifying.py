@@ -7,7 +7,7 @@ from typing import Any
 
 from dplateau.certificate.verify import Check
 from dplateau.errors import DataError, PlanError
-from dplateau.ledger.budget import ADAPTIVE, REFUNDED, Account, Charge, Decision, Pool
+from dplateau.ledger.budget import ADAPTIVE, REFUNDED, Account, Charge, Decision, Entry, Pool
 from dplateau.ledger.chain import Link, breaks
 from dplateau.ledger.mechanisms import mechanism_from_dict
 from dplateau.ledger.replay import applied, opened
@@ -39,11 +39,22 @@ def checks(
     found = "; ".join(wrong[:5]) if wrong else "every release was within what was left"
     yield Check("balances", not wrong, found)
     refunded = sum(e.status == REFUNDED for a in accounts.values() for e in a.entries.values())
+    yield _rounding([entry for account in accounts.values() for entry in account.live])
     if refunded:
         found = f"{refunded} given back, for reasons that were looked at then and are not here"
         yield Check("refunds", True, found, checked=False)
     if not prices:
         yield Check("prices", True, "not computed anew", checked=False)
+
+
+def _rounding(live: Sequence[Entry]) -> Check:
+    """What the figures say of floating point: of others' programs no ledger knows it."""
+    released = [entry for entry in live if entry.mechanism is not None]
+    paid = sum(entry.rounded for entry in released)
+    found = f"{paid} of {len(released)} releases are priced as programs, every rounding counted"
+    if paid < len(released):
+        found += f"; {len(released) - paid} of others, as they were stated"
+    return Check("rounding", True, found, checked=paid == len(released))
 
 
 def _event(link: Link, accounts: dict[str, Account], *, prices: bool) -> Iterator[str]:
@@ -93,7 +104,10 @@ def _again(before: Account, body: dict[str, Any], number: int | None) -> Decisio
         entry = before.entries[number]
         if entry.mechanism == body["mechanism"]:
             return Decision(entry.charge)
-    return before.buy(mechanism_from_dict(body["mechanism"]), number)
+    mechanism = mechanism_from_dict(body["mechanism"])
+    if body.get("certificate") is not None:
+        mechanism = mechanism.as_released()
+    return before.buy(mechanism, number)
 
 
 def _within(recorded: Pool, allowed: Pool) -> bool:

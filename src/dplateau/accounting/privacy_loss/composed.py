@@ -62,6 +62,22 @@ class GridDistribution(NamedTuple):
         kept = np.clip(np.cumsum(self.probs) - failure, 0.0, self.probs)
         return self._replace(probs=kept, infinity=min(1.0, self.infinity + failure))
 
+    def raised(self, shift: float, factor: float, failure: float) -> GridDistribution:
+        """Losses larger by ``shift``, masses by ``factor``, and ``failure`` more at infinity.
+
+        A loss between two points of the grid is split between them, which keeps both masses of
+        the pair. What is then more than one is taken from the least losses.
+        """
+        cells = math.floor(shift / self.spacing)
+        rest = max(shift - cells * self.spacing, 0.0)
+        share = min(math.expm1(-rest) / math.expm1(-self.spacing) * (1 + 1e-9), 1.0)
+        masses = factor * self.probs
+        probs = np.append((1 - share) * masses, 0.0) + np.append(0.0, share * masses)
+        infinity = min(1.0, factor * self.infinity + failure)
+        excess = max(float(probs.sum()) + infinity - 1, 0.0)
+        kept = np.clip(np.cumsum(probs) - excess, 0.0, probs)
+        return GridDistribution(self.spacing, self.first + cells, kept, infinity)
+
     def beside(self, other: GridDistribution) -> GridDistribution:
         """The sum of two independent losses on the same grid: both mechanisms shown."""
         probs = np.maximum(convolved(self.probs, other.probs), 0.0)

@@ -7,6 +7,7 @@ both orders of the two neighbours.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
@@ -203,10 +204,17 @@ def as_pld(profile: PrivacyProfile, interval: float) -> PLD:
 
     See docs/theory.md#section-2.
     """
+    return of_orders(profile.orders_on_grid(interval))
+
+
+def of_orders(orders: Iterable[GridDistribution]) -> PLD:
+    """dp_accounting's privacy loss distribution of one order, or of both.
+
+    See docs/theory.md#section-2.
+    """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution  # slow to load
 
-    orders = [
-        pld_pmf.DensePLDPmf(pld.spacing, pld.first, pld.probs, pld.infinity, True)
-        for pld in profile.orders_on_grid(interval)
+    laws = [
+        pld_pmf.DensePLDPmf(law.spacing, law.first, law.probs, law.infinity, True) for law in orders
     ]
-    return privacy_loss_distribution.PrivacyLossDistribution(*orders)
+    return privacy_loss_distribution.PrivacyLossDistribution(*laws)
