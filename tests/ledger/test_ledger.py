@@ -16,7 +16,7 @@ import pytest
 import dplateau as dp
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.record import Certificate, Counting
-from dplateau.ledger import Ledger
+from dplateau.ledger import Ledger, Training
 from dplateau.training.checkpoint import Checkpoint, ResumeFile
 from oracles.runs import Run
 
@@ -283,6 +283,32 @@ def test_an_event_that_no_ledger_writes_is_refused_even_with_good_hashes(spent, 
     for use in (spent.remaining, lambda name: spent.spend(name, epsilon=0.1)):
         with pytest.raises(dp.DataError, match="tampered"):
             use("patients")
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [{"kind": "gift"}, {"kind": "training"}, {"kind": "stated", "epsilon": "x"}, [1], "stated"],
+)
+@pytest.mark.parametrize("prices", [True, False])
+def test_a_release_that_cannot_be_read_fails_verification(spent, mechanism, prices):
+    body = {"event": "spend", "dataset": "patients", "entry": 4, "status": "released"}
+    body |= {"charge": ["stated", 0.0, 0.0], "requested": [0.0, 0.0], "mechanism": mechanism}
+    spent._store.append(lambda links: body)
+    checks = {check.name: check.passed for check in spent.verify(prices=prices)}
+    assert checks["chain"]
+    assert not checks["rounding"]
+
+
+@pytest.mark.parametrize("dimension", [0, -1, "x", 2.5])
+def test_a_number_of_weights_that_is_none_fails_verification(spent, dimension):
+    mechanism = Training(PLAN, 1e-6).to_dict()
+    mechanism["plan"]["dimension"] = dimension
+    body = {"event": "spend", "dataset": "patients", "entry": 4, "status": "released"}
+    body |= {"charge": ["stated", 0.0, 0.0], "requested": [0.0, 0.0], "mechanism": mechanism}
+    spent._store.append(lambda links: body)
+    assert not all(check.passed for check in spent.verify())
+    with pytest.raises(dp.PlanError, match="dimension"):
+        spent.account("patients").tight()
 
 
 def test_nothing_is_entered_in_a_ledger_that_was_edited(spent):

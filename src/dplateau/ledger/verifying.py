@@ -12,6 +12,7 @@ from dplateau.ledger.chain import Link, breaks
 from dplateau.ledger.mechanisms import mechanism_from_dict
 from dplateau.ledger.replay import applied, opened
 
+_UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, IndexError, AssertionError)
 _TOLERANCE = 1e-5  # two machines may differ in the last digits of a numerical composition
 
 
@@ -33,7 +34,7 @@ def checks(
     for link in links:
         try:
             wrong += _event(link, accounts, prices=prices)
-        except (KeyError, ValueError, TypeError, IndexError, AssertionError) as trouble:
+        except _UNREADABLE as trouble:
             wrong.append(f"event {link.sequence} is not one that a ledger writes ({trouble})")
             break
     found = "; ".join(wrong[:5]) if wrong else "every release was within what was left"
@@ -50,7 +51,10 @@ def checks(
 def _rounding(live: Sequence[Entry]) -> Check:
     """What the figures say of floating point: of others' programs no ledger knows it."""
     released = [entry for entry in live if entry.mechanism is not None]
-    paid = sum(entry.rounded for entry in released)
+    try:
+        paid = sum(entry.rounded for entry in released)
+    except _UNREADABLE as trouble:
+        return Check("rounding", False, f"an entry is not one that a ledger writes ({trouble})")
     found = f"{paid} of {len(released)} releases are priced as programs, every rounding counted"
     if paid < len(released):
         found += f"; {len(released) - paid} of others, as they were stated"
