@@ -305,7 +305,7 @@ class Account:
         if pool.amount:
             parts.append(gaussian_pld(math.sqrt(pool.amount), self.interval))
         spent = float(composed(parts).get_delta_for_epsilon(epsilon))
-        if not spent + pool.failure <= delta * (1 + 1e-6):
+        if not spent + pool.failure <= delta:
             raise self.refusal(mechanism.stated(self.delta))
         return Decision(entry.charge)
 
