@@ -185,8 +185,9 @@ class TextFile(TableFile):
         from pyarrow import csv
 
         options = csv.ConvertOptions(strings_can_be_null=True, null_values=_NULLS)
-        schema = self._read(options).schema
-        return {field.name: _kind(field.type) for field in schema}
+        # The beginning tells: a draft of a large table need not hold all of it.
+        with self._opened(options) as start:
+            return {field.name: _kind(field.type) for field in start.schema}
 
     def read(self, columns: list[str]) -> Any:
         return self._read(self._as_text(columns))
@@ -203,13 +204,17 @@ class TextFile(TableFile):
         )
 
     def _stream(self, columns: list[str]) -> Any:
+        return self._opened(self._as_text(columns))
+
+    def _opened(self, options: Any) -> Any:
         from pyarrow import csv
 
-        return csv.open_csv(
+        blocks, marks = csv.ReadOptions(block_size=_BLOCK_BYTES), self._marks()
+        return _guarded(
             self.path,
-            read_options=csv.ReadOptions(block_size=_BLOCK_BYTES),
-            parse_options=self._marks(),
-            convert_options=self._as_text(columns),
+            lambda: csv.open_csv(
+                self.path, read_options=blocks, parse_options=marks, convert_options=options
+            ),
         )
 
     def about_rows(self) -> float:
