@@ -159,9 +159,11 @@ def mapped(X: Any, scaling: Array) -> Any:
                 "feature_bounds centre every feature, which a sparse matrix cannot hold. Pass an "
                 "array, or data_norm in place of feature_bounds."
             )
-        return scipy.sparse.csr_array(X.multiply(1 / half))
-    scaled = (X - centre) / half
-    return scaled if scaling.shape[1] == 2 else scaled @ scaling[:, 2:].T
+        with np.errstate(over="ignore", invalid="ignore"):
+            return scipy.sparse.csr_array(X.multiply(1 / half))
+    with np.errstate(over="ignore", invalid="ignore"):  # such a record contributes nothing
+        scaled = (X - centre) / half
+        return scaled if scaling.shape[1] == 2 else scaled @ scaling[:, 2:].T
 
 
 def as_came(weights: Array, constant: Any, scaling: Array) -> tuple[Array, Any]:
