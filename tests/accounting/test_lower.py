@@ -14,7 +14,7 @@ from dplateau.accounting.lower.draws import draw, gauss_nodes
 from dplateau.accounting.lower.gaussian import gaussian_bound
 from dplateau.accounting.lower.lower import curved_bound, lower_bound
 from dplateau.accounting.lower.neighbours import Stage, equal_walks
-from dplateau.accounting.lower.steps import Step
+from dplateau.accounting.lower.panels import Step
 from dplateau.accounting.lower.walks import walk
 
 ADD, REPLACE, ZERO = "add_or_remove_one", "replace_one", "replace_special"

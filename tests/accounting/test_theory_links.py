@@ -25,7 +25,7 @@ PLUMBING = {
     "privacy_loss.tilted": {"TooCoarse", "condensed", "convolved", "most_worth"},
     "lower.events": {"proved"},
     "lower.gaussian": {"geometric", "hits_of", "later_contractions"},
-    "lower.panels": {"even_panels", "normalised"},
+    "lower.panels": {"normalised"},
     "published.bound": {"refuse"},
     "privacy_loss.sampled_rdp": {"check_orders"},
     "lower.varying": {"schedule"},

@@ -6,17 +6,18 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from dplateau.accounting.lower.events import QUADRATURE_MARGIN, proved
+from dplateau.accounting.privacy_loss.conversions import DOUBT, gdp_epsilon, log_delta_of_gdp
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
 
 MOST_VARYING_STEPS = 10_000_000
-_LARGEST_MU = 1e6  # a record that pushes less than it may is a witness too
+_LARGEST_MU = 1e4  # a record that pushes less than it may is a witness too
 _LONGEST = 14  # doublings of an epoch that are tried where a plan may end at any time
 _MOST_AGES = 4096  # of a hit that are told apart; older ones of a group count as its oldest
 _THRESHOLDS = 2001
@@ -25,34 +26,23 @@ _THRESHOLDS = 2001
 def gaussian_bound(mu: float, delta: float, *, error: float = 0.0) -> float:
     """Epsilon of ``N(0, 1)`` against ``N(mu, 1)`` at ``delta``, from below.
 
-    The best half-line, in logarithms, so that no ``delta`` is too small. ``error`` is a total
-    variation distance by which either may be off (docs/theory.md#section-9).
+    ``error`` is a total variation distance by which either may be off (docs/theory.md#section-9).
 
     Examples
     --------
     >>> round(gaussian_bound(1.0, 1e-5), 4)
     4.3772
     """
-    if mu == 0 or delta + error >= 1:
+    mu, log_error = min(mu, _LARGEST_MU), math.log(error) if error > 0 else -math.inf
+
+    def excess(epsilon: float) -> float:
+        """What the best half-line proves beyond ``delta``, its errors taken against us."""
+        needed = np.logaddexp(math.log(delta + error), log_error + epsilon)
+        return float(log_delta_of_gdp(mu, epsilon) - DOUBT - needed)
+
+    if mu == 0 or excess(0.0) <= 0:
         return 0.0
-    mu = min(mu, _LARGEST_MU)
-
-    def value(u: float) -> float:
-        likely = log_ndtr(u)
-        share = math.exp(math.log(delta + error) - likely)
-        if share >= 1:
-            return 0.0
-        rare = np.logaddexp(log_ndtr(u - mu), math.log(error) if error > 0 else -math.inf)
-        return float(likely + math.log1p(-share) - rare)
-
-    low = float(ndtri(min(delta + error, 0.999)))
-    grid = np.linspace(low, max(low, 0.0) + 12.0, 400)
-    at = int(np.argmax([value(u) for u in grid]))
-    around = (grid[max(at - 1, 0)], grid[min(at + 1, grid.size - 1)])
-    found = minimize_scalar(
-        lambda u: -value(u), bounds=around, method="bounded", options={"xatol": 1e-9}
-    )
-    return max(0.0, -float(found.fun) * (1 - 1e-12))
+    return float(brentq(excess, 0.0, gdp_epsilon(mu, delta), rtol=1e-14)) * (1 - 1e-12)
 
 
 def line_bound(plan: Plan, delta: float) -> float:
@@ -78,9 +68,14 @@ def touching_chance(plan: Plan) -> float:
         return 0.0
     distance, _, reach = _ended_on_a_line(plan)
     drift = distance / 2 if plan.batch_size >= 2 else distance
+    return _touched(plan, drift, reach, plan.iterations)
+
+
+def _touched(plan: Plan, drift: float, reach: float, steps: float) -> float:
+    """The same for a walk that drifts so far, with noise that reaches so far."""
     room = (plan.diameter / 2 - drift) / reach
     # Levy's inequality for sums of symmetric steps; a union bound where steps contract.
-    times = 2 if plan.regularization == 0 else plan.iterations
+    times = 2 if plan.regularization == 0 else steps
     return float(min(1.0, 2 * times * ndtr(-room))) if room > 0 else 1.0
 
 
@@ -148,12 +143,8 @@ def allocation_bound(plan: Plan, delta: float) -> float:
     assert epoch is not None
     bounded = math.isfinite(plan.diameter)
     shrink = plan.step_size.largest(1) * plan.regularization
-    if (
-        not plan.is_constant
-        or plan.l1 > 0
-        or (bounded and plan.strong_convexity > 0)
-        or shrink >= 1
-    ):
+    bent = plan.l1 > 0 or (bounded and plan.strong_convexity > 0)
+    if bent or shrink >= 1 or not plan.is_constant:
         return 0.0
     if math.isinf(plan.iterations) and not bounded and shrink == 0:
         return math.inf
@@ -169,11 +160,8 @@ def _ended(plan: Plan, delta: float, epoch: int, slope: float, steps: int) -> fl
     push = eta * plan.lipschitz / plan.batch_size
     spread = eta * plan.sigma * math.sqrt(geometric(slope**2, steps))
     shares, weights = _hits(epoch, slope, steps)
-    doubt = steps * plan.overflow
-    if math.isfinite(plan.diameter):
-        room = (plan.diameter / 2 - push * math.ceil(steps / epoch)) / spread
-        times = 2 if slope == 1 else steps
-        doubt += 2 * times * float(ndtr(-room)) if room > 0 else 1.0
+    touched = _touched(plan, push * math.ceil(steps / epoch), spread, steps)
+    doubt = steps * plan.overflow + touched
     if doubt >= 1:
         return 0.0
     present = push * weights / spread

@@ -6,8 +6,10 @@ first test of every upper bound.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
+from collections.abc import Callable
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -90,15 +92,15 @@ def _computable(plan: Plan) -> bool:
     """Whether steps, noise and domain, and what they are to each other, have squares in floats."""
     steps, push = plan.iterations, plan.lipschitz / plan.batch_size
     found = [push]
-    for eta in (plan.step_size.smallest(steps), plan.step_size.largest(steps)):
-        for noise in map(
-            float, (plan.noise_multiplier.smallest(steps), plan.noise_multiplier.largest(steps))
-        ):
-            spread = eta * push * noise
-            found += [eta, noise, push * noise, eta * push, spread]
-            lengths = [plan.diameter] if math.isfinite(plan.diameter) else []
-            lengths += [eta * plan.l1] if plan.l1 > 0 else []
-            found += [*lengths, *(length / max(spread, 1 / _LARGEST) for length in lengths)]
+    etas, noises = (
+        (float(each.smallest(steps)), float(each.largest(steps)))
+        for each in (plan.step_size, plan.noise_multiplier)
+    )
+    for eta, noise in itertools.product(etas, noises):
+        spread = eta * push * noise
+        lengths = [plan.diameter] * math.isfinite(plan.diameter) + [eta * plan.l1] * (plan.l1 > 0)
+        found += [eta, noise, push * noise, eta * push, spread, *lengths]
+        found += [length / max(spread, 1 / _LARGEST) for length in lengths]
     return all(1 / _LARGEST < each < _LARGEST for each in found)
 
 
@@ -120,20 +122,11 @@ def walk_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
         best = line_bound(plan, delta)
     if best >= MOST_PROVED or (plan.hits.deterministic and not bounded):
         return best
-    walks, found = _walks(plan), None
-    while walks is not None and (found := _proved(walks, delta)) is None:
-        walks = walks.easier()  # a witness too
-    if walks is None or found is None:
-        return best
+    walks = _walks(plan)
+    found = _proved(walks, delta)
     if strongest and bounded:
-        options = {"maxiter": 9, "xatol": 0.05}
-        pulled = minimize_scalar(
-            lambda pull: -(_proved(walks, delta, pull) or 0.0),
-            bounds=(0.0, math.log(1 / delta) + found),
-            method="bounded",
-            options=options,
-        )
-        found = max(found, -float(pulled.fun))
+        hardest = math.log(1 / delta) + found
+        found = max(found, _most(lambda pull: _proved(walks, delta, pull), 0.0, hardest, 9))
     return max(best, found)
 
 
@@ -151,12 +144,21 @@ def _walks(plan: Plan) -> Walks | Followed | None:
     return followed(plan, plan.diameter if m == 0 else min(plan.diameter, plan.lipschitz / m))
 
 
-def _proved(walks: Walks | Followed, delta: float, extra_pull: float = 0.0) -> float | None:
-    """What the best threshold event proves; None if the walks are too long to follow."""
+def _proved(walks: Walks | Followed | None, delta: float, extra_pull: float = 0.0) -> float:
+    """What the best threshold event proves of walks, if there are any."""
     try:
-        return best_threshold(*walks.distributions(extra_pull), delta)
+        return 0.0 if walks is None else best_threshold(*walks.distributions(extra_pull), delta)
     except TooLong:
-        return None
+        return 0.0
+
+
+def _most(value: Callable[[float], float], low: float, high: float, evaluations: int) -> float:
+    """The largest value that a few evaluations between two places find."""
+    options = {"maxiter": evaluations, "xatol": 0.05}
+    found = minimize_scalar(
+        lambda at: -value(at), bounds=(low, high), method="bounded", options=options
+    )
+    return -float(found.fun)
 
 
 def curved_bound(plan: Plan, delta: float) -> float:
@@ -169,21 +171,16 @@ def curved_bound(plan: Plan, delta: float) -> float:
         return 0.0
 
     def value(rate: float) -> float:
-        walks = equal_walks(plan, -math.expm1(rate))
-        return 0.0 if walks is None else _proved(walks, delta) or 0.0
+        return _proved(equal_walks(plan, -math.expm1(rate)), delta)
 
     # The share that a step forgets, in logarithms.
-    rates = np.log(np.geomspace(0.9, 1e-4, 7))
+    rates = np.log(np.geomspace(1e-4, 0.9, 7))
     found = [value(rate) for rate in rates]
     best = int(np.argmax(found))
     if found[best] == 0:
         return 0.0
-    around = (rates[min(best + 1, rates.size - 1)], rates[max(best - 1, 0)])
-    options = {"maxiter": 5, "xatol": 0.05}
-    finer = minimize_scalar(
-        lambda rate: -value(rate), bounds=around, method="bounded", options=options
-    )
-    return max(found[best], -float(finer.fun))
+    around = rates[max(best - 1, 0)], rates[min(best + 1, rates.size - 1)]
+    return max(found[best], _most(value, *around, 5))
 
 
 # -- other releases ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dplateau.accounting.lower.draws import MOST_JITTER, SMALL_JITTER, Count, Draw, draw
 from dplateau.accounting.lower.gaussian import geometric, hits_of
-from dplateau.accounting.lower.steps import Step
+from dplateau.accounting.lower.panels import Step, TooLong
 from dplateau.accounting.lower.walks import Distribution, walk
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.plan import Plan
@@ -27,7 +27,7 @@ _RARE = 40.0  # logarithm of one over the chance of more hits than are made room
 # Two copies of a walk on an interval of length D have met after this many times
 # ((D + sqrt(pi/2) spread) / spread)**2 steps, but for 1e-20 (theory, section 6).
 _FORGETS = 2 * math.log(1e20) / math.pi**2
-_LEAST_SHARE = 1e-3  # of the longest interval, or of the strongest push, that is tried
+_LEAST_SHARE = 1e-3  # of the noise: no shorter interval, and no weaker push, is tried
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,6 @@ class Stage:
     curvature: float = 0.0  # of the others' losses, beyond what the plan claims for all
     share: float = 1.0  # of what the record may push with; a weaker one is a witness too
 
-    @property
-    def slope_budget(self) -> float:
-        """How large the differing record's linear part may be."""
-        return self.share * self._budget(self.plan.strong_convexity)
-
     def _budget(self, curvature: float) -> float:
         """Curvature uses up some of ``L``; without a domain ``L`` bounds what records differ by."""
         counts = curvature > 0 and (math.isfinite(self.plan.diameter) or self.curvature > 0)
@@ -59,9 +54,10 @@ class Stage:
         return 1 - self.step_size * (self.plan.regularization + bends / self.plan.batch_size)
 
     @property
-    def width(self) -> float:
-        """Spread of the distribution that the losses lead to; infinite if they do not."""
-        return self.spread * math.sqrt(geometric(self.memory**2, math.inf))
+    def place(self) -> float:
+        """How far from the centre a walk usually stands, where the losses lead back to it."""
+        width = self.spread * math.sqrt(geometric(self.memory**2, math.inf))
+        return min(self.length / 2, _TYPICAL * width)
 
     @property
     def reach(self) -> float:
@@ -77,7 +73,8 @@ class Stage:
     @property
     def push(self) -> float:
         """How far the differing record can move one step by itself."""
-        return self.step_size * self.slope_budget / self.plan.batch_size
+        budget = self.share * self._budget(self.plan.strong_convexity)
+        return self.step_size * budget / self.plan.batch_size
 
     @property
     def lean(self) -> float:
@@ -152,8 +149,7 @@ class Stage:
         wanted = max(-self.strongest_pull, min(pull - self.sink, self.strongest_pull))
         each = 0.0 if wanted == 0 or reference == 0 else wanted / reference
         each_bends = eta * (plan.strong_convexity + self.curvature) / b
-        place = min(self.length / 2, _TYPICAL * self.width)
-        effect = others.deviation * (abs(each) + each_bends * place) / self.spread
+        effect = others.deviation * (abs(each) + each_bends * self.place) / self.spread
         bends = eta * (plan.regularization + plan.strong_convexity * abs(record) / b)
         return [
             (
@@ -184,19 +180,20 @@ class Walks:
         def of(hit: Step) -> Distribution:
             return walk(hit, self.steps, lower=-half, upper=half, quiet=quiet, period=period)
 
-        found = of(right)
-        if left.mirrors(right) and (period == 1 or quiet.mirrors(quiet)):
-            return found.mirrored(), found
-        return of(left), found
+        try:
+            found = of(right)
+            mirrored = left.mirrors(right) and (period == 1 or quiet.mirrors(quiet))
+            return found.mirrored() if mirrored else of(left), found
+        except TooLong:
+            return self._easier().distributions(extra_pull)
 
-    def easier(self) -> Walks | None:
+    def _easier(self) -> Walks:
         """A witness that takes fewer panels: a shorter interval, or a record that pushes less."""
-        plan, stage = self.stage.plan, self.stage
-        if math.isfinite(plan.diameter):
-            least = _LEAST_SHARE * min(plan.diameter, stage.spread)
-            return _cut(stage, stage.length / 2) if stage.length > least else None
-        weaker = dataclasses.replace(stage, share=stage.share / 2)
-        return _cut(weaker, math.inf) if weaker.push > _LEAST_SHARE * stage.spread else None
+        stage, bounded = self.stage, math.isfinite(self.stage.plan.diameter)
+        weaker = stage if bounded else dataclasses.replace(stage, share=stage.share / 2)
+        if (weaker.length if bounded else weaker.push) < _LEAST_SHARE * stage.spread:
+            raise TooLong
+        return cut(weaker, stage.length / 2 if bounded else math.inf)
 
 
 def equal_walks(plan: Plan, memory: float | None = None) -> Walks | None:
@@ -219,23 +216,25 @@ def equal_walks(plan: Plan, memory: float | None = None) -> Walks | None:
     length = (
         plan.diameter if m == 0 or memory is not None else min(plan.diameter, plan.lipschitz / m)
     )
-    found = _cut(Stage(plan, of, eta, spread, 0.0, bends - m), length)
+    found = cut(Stage(plan, of, eta, spread, 0.0, bends - m), length)
     if memory is not None and bends * found.stage.length / 2 > plan.lipschitz:
         return None
     if math.isinf(found.stage.length):
         return None  # a contraction that floats do not show
     # Batches of random size have random curvature; its effect is kept far below the noise.
     jitter = of.absent.deviation * eta * bends / plan.batch_size
-    place = min(_TYPICAL * found.stage.width, found.stage.length / 2)
-    if jitter * place <= MOST_JITTER * spread:
+    if jitter * found.stage.place <= MOST_JITTER * spread:
         return found
     if memory is not None or math.isinf(plan.diameter):
         return None
-    return _cut(found.stage, 2 * MOST_JITTER * spread / jitter)
+    return cut(found.stage, 2 * MOST_JITTER * spread / jitter)
 
 
-def _cut(stage: Stage, length: float) -> Walks:
-    """What is cut off here the walks do not reach, or no event that can be computed needs."""
+def cut(stage: Stage, length: float) -> Walks:
+    """What is cut off here the walks do not reach, or no event that can be computed needs.
+
+    See docs/theory.md#section-9.
+    """
     plan, spread = stage.plan, stage.spread
     lean = stage.lean / (plan.hits.period or 1)
     if math.isfinite(plan.diameter):

@@ -21,8 +21,6 @@ from numpy.polynomial.legendre import leggauss, legval, legvander
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dplateau.accounting.lower.steps import Step
-
 Vector = NDArray[np.float64]
 
 PANEL = 5.0  # length of a panel where something sharp happens, in spreads of the noise
@@ -41,6 +39,47 @@ _LAGRANGE = legvander(_NODES, DEGREE - 1).T * _WEIGHTS * (np.arange(DEGREE) + 0.
 
 class TooLong(ArithmeticError):
     """The interval is too long, for noise so small, for a grid (docs/theory.md#section-9)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """``w -> slope * w + shift + spread * Z``: docs/theory.md#section-9.
+
+    Examples
+    --------
+    >>> Step(((0.9, 1.0, 0.0), (0.1, 1.0, 0.3)), spread=1.0).mirrored().cases
+    ((0.9, 1.0, -0.0), (0.1, 1.0, -0.3))
+    """
+
+    cases: tuple[tuple[float, float, float], ...]  # probability, slope, shift
+    spread: float  # standard deviation of the Gaussian noise
+
+    @property
+    def average(self) -> tuple[float, float]:
+        """Slope and shift of the average step."""
+        return sum(p * a for p, a, _ in self.cases), sum(p * v for p, _, v in self.cases)
+
+    def mirrored(self) -> Step:
+        """The same step seen in a mirror that swaps left and right."""
+        return Step(tuple((p, a, -v) for p, a, v in self.cases), self.spread)
+
+    def below(self, points: Vector, start: Vector) -> Vector:
+        """Chance to land at or below each point (columns) from each start (rows), unclipped."""
+        total = np.zeros((start.size, points.size))
+        for p, a, v in self.cases:
+            total += p * ndtr((points[None, :] - (a * start + v)[:, None]) / self.spread)
+        return total
+
+    def above(self, points: Vector, start: Vector) -> Vector:
+        """Chance to land above each point, without the cancellation of ``1 - below``."""
+        return self.mirrored().below(-points, -start)
+
+    def mirrors(self, other: Step) -> bool:
+        """Whether it is the other one seen in a mirror, but for rounding."""
+        ours, theirs = np.array(self.mirrored().cases), np.array(other.cases)
+        if ours.shape != theirs.shape or not np.array_equal(ours[:, :2], theirs[:, :2]):
+            return False
+        return np.allclose(ours[:, 2], theirs[:, 2], rtol=1e-13, atol=1e-14 * self.spread)
 
 
 @dataclass(frozen=True)
@@ -193,25 +232,17 @@ def _nodes_between(begin: Vector, end: Vector) -> tuple[Vector, Vector]:
     return centre[:, None] + half[:, None] * _FINE_NODES, half[:, None] * _FINE_WEIGHTS
 
 
-def even_panels(lower: float, upper: float, spread: float) -> Panels:
-    """Panels that are short everywhere: the nodes alone resolve any step of this spread."""
-    count = max(1, math.ceil((upper - lower) / (PANEL * spread)))
-    return Panels(np.linspace(lower, upper, count + 1))
-
-
 def graded_panels(
     lower: float,
     upper: float,
     spread: float,
     longest: float,
     sharp: tuple[float, ...] = (),
-    limits: tuple[tuple[float, float], ...] = (),
 ) -> Panels:
     """Panels that grow with the distance from the ends and from other ``sharp`` places.
 
     Where something is sharp, layers are as long as the ``spread`` of the noise. No panel is longer
-    than ``longest``, nor, within a distance from the ends, than ``limits`` says for it
-    (docs/theory.md#section-9).
+    than ``longest``, if that is no shorter than such a layer (docs/theory.md#section-9).
 
     Examples
     --------
@@ -223,10 +254,8 @@ def graded_panels(
     for left, right in pairwise(places):
         half, cuts = 0.5 * (right - left), [0.0]
         while (at := cuts[-1]) < half:
-            grown = short if at < 3 * short else _GROWTH * at
-            # `at` is the distance from an end only where nothing else is sharp.
-            near = (size for reach, size in limits if at <= reach or len(places) > 2)
-            cuts.append(at + max(short, min(grown, longest, min(near, default=longest))))
+            grown = short if at < 3 * short else min(_GROWTH * at, longest)
+            cuts.append(at + max(short, grown))
             if 2 * len(cuts) + len(edges) > MOST_PANELS:
                 raise TooLong
         scaled = np.asarray(cuts) * (half / cuts[-1])

@@ -7,7 +7,6 @@ neighbour starts at the end that tells least about it (docs/theory.md#section-9)
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -16,9 +15,8 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.lower.draws import draw
 from dplateau.accounting.lower.gaussian import MOST_VARYING_STEPS, later_contractions
-from dplateau.accounting.lower.neighbours import UNFELT, Stage, Walks
-from dplateau.accounting.lower.panels import DEGREE, PANEL, Panels, even_panels
-from dplateau.accounting.lower.steps import Step
+from dplateau.accounting.lower.neighbours import UNFELT, Stage, Walks, cut
+from dplateau.accounting.lower.panels import DEGREE, PANEL, Panels, Step
 from dplateau.accounting.lower.walks import Distribution
 from dplateau.plan.plan import Plan
 
@@ -50,14 +48,11 @@ class Followed:
             pull = slope * float(eta)
             quiet = stage.quiet(pull)
             pairs.append(stage.pair(stage.balance(0.0) + pull) if hit else (quiet, quiet))
-        grid = even_panels(-half, half, float(spreads.min()))
+        count = _panels(self.length, spreads)
+        grid = Panels(np.linspace(-half, half, count + 1))
         conceded = half if self.steps < self.plan.iterations else 0.0
         one, other = ([pair[side] for pair in reversed(pairs)] for side in (0, 1))
         return _walked(grid, one, conceded), _walked(grid, other, -conceded)
-
-    def easier(self) -> Followed | None:
-        """On half of the interval."""
-        return followed(self.plan, self.length / 2)
 
 
 def _walked(grid: Panels, steps: list[Step], start: float) -> Distribution:
@@ -97,11 +92,16 @@ def followed(plan: Plan, length: float) -> Followed | None:
     while length > least:
         enough = int(np.searchsorted(np.cumsum(_rates(spreads, length)[::-1]), _FORGOTTEN)) + 1
         steps = enough if enough <= spreads.size and widest.memory >= 0 else total
-        nodes = DEGREE * math.ceil(length / (PANEL * float(spreads[-steps:].min()))) + 2
+        nodes = DEGREE * _panels(length, spreads[-steps:]) + 2
         if steps <= spreads.size and steps * nodes**2 <= MOST_ENTRIES:
             return Followed(plan, length, steps)
         length *= 0.8
     return None
+
+
+def _panels(length: float, spreads: Vector) -> int:
+    """How many panels have nodes that resolve each of these steps everywhere."""
+    return max(1, math.ceil(length / (PANEL * float(spreads.min()))))
 
 
 def counted_walks(plan: Plan) -> Walks | None:
@@ -126,8 +126,7 @@ def counted_walks(plan: Plan) -> Walks | None:
     plain = plan.replace(
         iterations=count, regularization=0.0, l1=0.0, step_size=size, noise_multiplier=1.0
     )
-    stage = Stage(plain, draw(plan), size, spread / math.sqrt(count), 0.0)
-    return Walks(dataclasses.replace(stage, length=2 * (stage.reach + stage.push)), count)
+    return cut(Stage(plain, draw(plan), size, spread / math.sqrt(count), 0.0), math.inf)
 
 
 def schedule(plan: Plan, steps: int) -> tuple[Vector, Vector]:

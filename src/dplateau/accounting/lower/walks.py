@@ -16,18 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from dplateau.accounting.lower.panels import (
     PANEL,
-    REACH,
     Panels,
+    Step,
     TooLong,
     graded_panels,
     normalised,
 )
-from dplateau.accounting.lower.steps import Step
 
 Vector = NDArray[np.float64]
 
 _RESOLVED = 2.5  # panels of so many times the scale on which a distribution varies: 1e-10
-_SHRUNK = 0.7  # logarithm of a contraction that makes a distribution narrower
 _ECHOES = 3  # how many hits away from an end its atom still shows
 # Powers of whole epochs round until it is forgotten: measured by other panels, a third of this
 # times the squared length in spreads.
@@ -112,23 +110,18 @@ def walk(
     if steps == 1:
         return Distribution(grid, np.zeros(grid.points.size), hit, place=centre)
     error = 0.0 if period == 1 else EPOCH_ROUNDING * ((upper - lower) / hit.spread) ** 2
-    epoch = grid.kernel(hit)
-    silent = None if period == 1 else grid.kernel(quiet)
-    if silent is not None:
+    epoch = silent = grid.kernel(hit)
+    if period > 1:
+        silent = grid.kernel(quiet)
         epoch = normalised(epoch @ np.linalg.matrix_power(silent, period - 1))
     if steps == math.inf:
         masses = _stationary(epoch, grid, hit if period == 1 else quiet)
         return Distribution(grid, masses, hit, error)
     epochs, head = divmod(int(steps) - 1, period)
     # The start is a point, not a density: the first step is taken apart.
-    if head:
-        assert silent is not None
-        masses = _after(grid.landing(quiet, np.array([centre]))[0], silent, head - 1)
-    else:
-        masses, epochs = grid.landing(hit, np.array([centre]))[0], epochs - 1
-        if silent is not None:
-            masses = _after(masses, silent, period - 1)
-    masses = _after(masses, epoch, epochs)
+    masses = grid.landing(quiet if head else hit, np.array([centre]))[0]
+    masses = _after(masses, silent, (head or period) - 1)
+    masses = _after(masses, epoch, epochs if head else epochs - 1)
     return Distribution(grid, masses / masses.sum(), hit, error)
 
 
@@ -174,21 +167,13 @@ def suitable_panels(
     Sharp for ever are the ends, and the places to which hits larger than the noise send the atoms
     there (docs/theory.md#section-9).
     """
-    spread = hit.spread
-    longest = _RESOLVED * spread * math.sqrt(max(1.0, steps) / 2)
-    (slope, shift), (quiet_slope, quiet_shift) = hit.average, quiet.average
-    slope, shift = (
-        (slope + (period - 1) * quiet_slope) / period,
-        (shift + (period - 1) * quiet_shift) / period,
-    )
-    # What is left to come cannot make a distribution steep farther from the ends than it moves it.
-    limits = []
-    for drift, times in ((quiet_shift, min(period - 1, steps)), (shift, steps)):
-        if drift and times > 1:
-            moved = times * abs(drift) + REACH * spread * math.sqrt(times)
-            limits.append((moved + PANEL * spread, _RESOLVED * spread**2 / abs(drift)))
-    if abs(slope) < 1 and steps * (1 - abs(slope)) > _SHRUNK:
-        longest = min(longest, _RESOLVED * spread / math.sqrt(1 - slope**2))
+    spread, shares = hit.spread, np.array([1 / period, 1 - 1 / period])
+    slope, shift = (float(x) for x in shares @ np.array([hit.average, quiet.average]))
+    felt = min(steps, 1 / (1 - slope**2) if abs(slope) < 1 else math.inf)  # steps not yet forgotten
+    longest = _RESOLVED * spread * math.sqrt(max(1.0, felt / 2))
+    steepest = max(abs(shift), abs(quiet.average[1]))
+    if steepest > 0:  # ends are felt as far as noise gets against the drift
+        longest = min(longest, _RESOLVED * spread**2 / steepest)
     hits = {v for step in (hit, quiet) for _, _, v in step.cases if abs(v) > PANEL * spread}
     echoes = {(lower if v > 0 else upper) + k * v for v in hits for k in range(1, 1 + _ECHOES)}
-    return graded_panels(lower, upper, spread, longest, tuple(echoes), tuple(limits))
+    return graded_panels(lower, upper, spread, longest, tuple(echoes))
