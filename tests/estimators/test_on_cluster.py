@@ -11,10 +11,14 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.pipeline import make_pipeline
 
 import dplateau as dp
 from dplateau.errors import ClusterError, DataError, PlanError, PrivacyWarning
+from dplateau.tables.reading import read_table
+from dplateau.tables.scattered import TableElsewhere
+from dplateau.tables.table_model import TableModel
 from dplateau.training import dask_workers
 
 distributed = pytest.importorskip("distributed")
@@ -110,8 +114,6 @@ def test_no_cluster_is_started_silently(client, table, monkeypatch):
     "work on one partition after the other, or gather it yourself: X.compute()",
     "Pass the collection as it was before persist()",
     "groups= does not go with a Dask collection",
-    "Use scaling='public' with a Dask collection",
-    "these records lie on a cluster. Leave intervals out",
 )
 def test_nothing_is_gathered_silently(client, table):
     X, y, far_X, far_y = arrays(table)
@@ -140,14 +142,74 @@ def test_nothing_is_gathered_silently(client, table):
     fitted.predict(far_X.blocks[0].compute())
     model().fit(far_X, far_y)
     model().fit(far_X.compute(), far_y.compute(), groups=y)
-    bounds = {"data_norm": None, "feature_bounds": [(-1, 1)] * X.shape[1]}
-    budget = {"noise_multiplier": None, "epsilon": 4.0}
-    with pytest.raises(PlanError, match="Use scaling='public' with a Dask collection"):
-        model(scaling="standard", **bounds, **budget).fit(far_X, far_y)
-    model(scaling="public", **bounds, **budget).fit(far_X, far_y)
-    with pytest.raises(PlanError, match="Leave intervals out"):
-        model(intervals=True, **budget).fit(far_X, far_y)
-    model(**budget).fit(far_X, far_y)
+
+
+BOUGHT = [
+    {"scaling": "standard"},
+    {"scaling": "auto"},
+    {"scaling": "whiten"},
+    {"scaling": "whiten", "intervals": 0.3},
+    {"scaling": "standard", "data_norm": 9.0, "feature_bounds": None},
+    {"scaling": "auto", "data_norm": 9.0, "feature_bounds": None, "radius": None},
+    {"scaling": "public", "intervals": True},
+]
+
+
+def budgeted(**changes):
+    budget = {"noise_multiplier": None, "epsilon": 6.0, "delta": 1e-4, "learning_rate": None}
+    bounds = {"data_norm": None, "feature_bounds": [(-9, 11), (-50, 70)]}
+    return model(**{**budget, **bounds, **changes})
+
+
+@pytest.mark.parametrize("bought", BOUGHT, ids=lambda b: "-".join(map(str, b.values())))
+def test_what_a_budget_buys_is_bought_from_the_workers_too(client, table, bought):
+    X, y, far_X, far_y = arrays(table)
+    y = y.astype(float)
+    y[[3, 70, 590]] = np.nan  # not looked at
+    X[[5, 200], 1] = np.inf
+    far_X, far_y = da.from_array(X, chunks=(150, 2)), da.from_array(y, chunks=150)
+    here, there = budgeted(**bought).fit(X, y), budgeted(**bought).fit(far_X, far_y)
+    assert hasattr(here, "scaling_")
+    np.testing.assert_array_equal(here.scaling_, there.scaling_)
+    np.testing.assert_allclose(here.weights_, there.weights_, rtol=0, atol=1e-14)
+    assert here.certificate_.plan == there.certificate_.plan
+    assert here.certificate_.bought == there.certificate_.bought
+    assert (here.certificate_.bought.scaling is None) == (bought["scaling"] == "public")
+    assert there.certificate_.verify(there).holds
+    if "intervals" in bought:
+        ends = here.confidence_intervals().coef_, there.confidence_intervals().coef_
+        np.testing.assert_allclose(*ends, rtol=0, atol=1e-12)
+
+
+def test_people_are_looked_at_once_each_on_workers_too(client, table):
+    X, y, far_X, far_y = arrays(table)
+    owners = np.array([f"p{k % 90}" for k in range(N)])
+    far = da.from_array(owners, chunks=150)
+    for bought in ({"scaling": "standard"}, {"scaling": "whiten", "intervals": 0.2}):
+        here = budgeted(**bought).fit(X, y, groups=owners)
+        there = budgeted(**bought).fit(far_X, far_y, groups=far)
+        np.testing.assert_array_equal(here.scaling_, there.scaling_)
+        np.testing.assert_allclose(here.weights_, there.weights_, rtol=0, atol=1e-14)
+
+
+def test_weighed_and_sparse_rows_are_left_alone_as_on_one_machine(client, table):
+    X, y, far_X, far_y = arrays(table)
+    weights = np.linspace(0, 1, N)
+    lone = {"data_norm": 9.0, "feature_bounds": None, "radius": None}
+    here = budgeted(**lone).fit(X, y, weights)
+    there = budgeted(**lone).fit(far_X, far_y, da.from_array(weights, chunks=150))
+    assert not hasattr(here, "scaling_")
+    assert not hasattr(there, "scaling_")
+    np.testing.assert_array_equal(here.weights_, there.weights_)
+    rows = scipy.sparse.csr_array(X)
+    far_rows = far_X.map_blocks(scipy.sparse.csr_matrix)
+    here = budgeted(**lone, scaling="standard").fit(rows, y)
+    there = budgeted(**lone, scaling="standard").fit(far_rows, far_y)
+    assert not here.scaling_[:, 0].any()
+    np.testing.assert_array_equal(here.scaling_, there.scaling_)
+    np.testing.assert_allclose(here.weights_, there.weights_, rtol=0, atol=1e-14)
+    with pytest.raises(DataError, match=r"a sparse matrix cannot hold.*Nothing is released"):
+        budgeted(scaling="public").fit(far_rows, far_y)
 
 
 def test_people_are_the_unit_on_a_cluster_too(client, table):
@@ -274,8 +336,48 @@ def test_the_command_line_leaves_files_to_the_workers(client, table, dplateau, t
     assert code == 2
     assert "no column 'job'" in err
     assert "Nothing is released." in err
-    code, out, err = dplateau(
-        "train", many, *given, "--cluster", address, "--force", "--scaling", "standard"
+    table.to_parquet(many / "2.parquet")
+    more = ["--force", "--scaling", "whiten", "--rows", "bound", "--intervals", "0.2"]
+    code, out, err = dplateau("train", many, *given, *more, "--cluster", address)
+    assert code == 0, err
+    assert dplateau("verify", tmp_path / "model")[0] == 0
+    assert dplateau("intervals", tmp_path / "model")[0] == 0
+    record = json.loads((tmp_path / "model" / "certificate.json").read_text())
+    assert record["scaling"]["matrix_noise"] > 0
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A table of numbers within bounds that are far too wide, in three files."""
+    folder = tmp_path_factory.mktemp("many")
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"a": rng.normal(3, 1, 3000), "b": rng.normal(0, 2, 3000)})
+    frame["ok"] = (frame["a"] + frame["b"] + rng.normal(0, 1, 3000) > 3).astype(int)
+    frame.loc[[4, 2000], "a"] = np.nan
+    for k, part in enumerate(np.array_split(np.arange(3000), 3)):
+        frame.iloc[part].to_parquet(folder / f"{k}.parquet", row_group_size=400)
+    number = {"type": "number", "bounds": [-500, 400]}
+    target = {"type": "category", "categories": [0, 1]}
+    return folder, {"columns": {"a": number, "b": number, "ok": target}}
+
+
+@pytest.mark.parametrize(
+    "bought",
+    [{}, {"scaling": "standard"}, {"scaling": "whiten"}, {"intervals": 0.2}],
+    ids=["auto", "standard", "whiten", "intervals"],
+)
+def test_files_on_workers_are_scaled_as_on_one_machine(client, files, bought):
+    folder, schema = files
+    facts = {"epsilon": 3.0, "delta": 1e-5, "random_state": 8, "steps": 10, **bought}
+    columns = ["a", "b", "ok"]
+    here = TableModel.train(read_table(folder, columns), schema, "ok", **facts)
+    there = TableModel.train(TableElsewhere(folder, columns), schema, "ok", **facts)
+    assert here.certificate.bought.scaling is not None
+    assert here.encoder.schema == there.encoder.schema
+    np.testing.assert_allclose(
+        here.estimator.weights_, there.estimator.weights_, rtol=0, atol=1e-14
     )
-    assert code == 2
-    assert "--scaling standard" in err
+    if bought.get("scaling") == "whiten":
+        np.testing.assert_array_equal(here.estimator.scaling_, there.estimator.scaling_)
+    assert here.certificate.bought == there.certificate.bought
+    assert here.certificate.epsilon == there.certificate.epsilon

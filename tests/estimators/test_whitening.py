@@ -98,7 +98,13 @@ def test_no_record_moves_the_matrix_by_more_than_is_stated(relation):
 
 def test_too_few_records_leave_the_features_alone():
     rows = np.random.default_rng(0).uniform(-1, 1, (20, 2))
-    centre, matrix = whitening(rows, Spread(0.01, "replace_one", whiten=True), random_state=1)
+    centre, matrix = whitening(
+        rows,
+        np.zeros(rows.shape[1]),
+        np.ones(rows.shape[1]),
+        Spread(0.01, "replace_one", whiten=True),
+        random_state=1,
+    )
     assert (centre == 0).all()
     assert (matrix == np.eye(2)).all()
 

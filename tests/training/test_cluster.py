@@ -4,6 +4,7 @@ The workers of these tests live in this process and lose answers on purpose; the
 killed by their process ids.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -12,12 +13,15 @@ import pytest
 import dplateau as dp
 from advised import obey
 from dplateau import run
+from dplateau.accounting.looks import LEVELS, Spread
 from dplateau.accounting.rounding import BLOCK
 from dplateau.errors import ClusterError, DataError, PlanError
-from dplateau.training import cluster
+from dplateau.training import cluster, scaling
+from dplateau.training.asking import Lengths
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.partitions import Part, Partitions
 from dplateau.training.run import release
+from dplateau.training.shares import Reply
 
 N, D = 120, 4
 BATCHES = [
@@ -142,7 +146,7 @@ def test_hubs_sum_what_their_members_sum(monkeypatch):
 
 
 @pytest.mark.parametrize("flat", [16, 1], ids=["flat", "hubs"])
-@pytest.mark.parametrize("fate", ["lost", cluster.Reply(failed="MemoryError"), "slow"])
+@pytest.mark.parametrize("fate", ["lost", Reply(failed="MemoryError"), "slow"])
 def test_a_lost_answer_is_asked_for_again_with_the_same_ask(monkeypatch, flat, fate):
     monkeypatch.setattr(cluster, "FLAT", flat)
     plan, doomed = plan_for(dp.Poisson(40), noise_multiplier=0.0), [9, 10, 31]
@@ -240,8 +244,8 @@ def test_too_many_losses_end_the_run_and_release_nothing():
 
 def test_an_answer_for_another_step_or_other_rows_ends_the_run():
     for wrong in (
-        cluster.Reply((99, "", np.zeros(D + 1))),
-        cluster.Reply((1, "x", np.zeros(D + 1))),
+        Reply((99, "", np.zeros(D + 1))),
+        Reply((1, "x", np.zeros(D + 1))),
     ):
         workers = HereWorkers(2, lambda m, method, wrong=wrong: wrong if method == "sum" else None)
         with pytest.raises(ClusterError, match="Nothing is released"):
@@ -402,6 +406,71 @@ def test_what_is_equal_is_one_person_and_what_is_none_is_refused():
     with pytest.raises(DataError, match="differ in their columns"):
         ClusterTeam(Partitions((lambda: wide, *parts.loaders[1:]), D, people=True), HereWorkers())
     ClusterTeam(with_people(), HereWorkers())  # cut alike, of one type, with the same columns
+
+
+@dataclass(frozen=True)
+class Doubled:
+    """What the workers are asked to make of their features."""
+
+    def __call__(self, X):
+        return 2 * X
+
+
+LOOK = Lengths(3.0)
+
+
+@pytest.mark.parametrize("replace", [True, False], ids=["restarted", "gone"])
+@pytest.mark.parametrize("method", ["total", "map", "settle", "sum"])
+def test_a_worker_lost_after_a_look_changes_nothing(method, replace):
+    """Looks are summed exactly, and features mapped once, whenever a worker dies."""
+    plan, struck = plan_for(noise_multiplier=0.0), []
+
+    def strike(member, called):
+        if called == method and not struck:
+            struck.append(member.address)
+            workers.kill(member.address, replace)
+        elif called == method and len(struck) == 1:
+            struck.append("an answer")
+            return "lost"  # though it was carried out
+        return None
+
+    workers = HereWorkers(3, strike)
+    team = ClusterTeam(partitions(), workers)
+    X, y = problem()
+    assert np.array_equal(team.total(LOOK), LOOK.of(Part(X, y)))
+    team.map(Doubled())
+    assert np.array_equal(team.total(LOOK), LOOK.of(Part(2 * X, y)))
+    found = release(plan, plan.loss, team, None, random_state=5).weights
+    expected = run(plan, plan.loss, 2 * X, y, random_state=5)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+    assert len(struck) == 2
+    asks = [(c[0], c[2][0], c[2][1]) for c in workers.calls if c[1] == "total"]
+    assert {question for *_, question in asks} == {LOOK}  # asked again the same
+    assert len({number for _, number, _ in asks}) == 2
+
+
+def test_noise_of_a_look_is_drawn_after_its_sum_and_once(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        scaling, "_noisy", lambda sums, *_: drawn.append(len(workers.calls)) or sums + 0.0
+    )
+    lost = [5, 9]  # answers of the first and of the second sum
+    workers = HereWorkers(3, lambda member, method: "lost" if len(workers.calls) in lost else None)
+    team = ClusterTeam(partitions(), workers)
+    scaling.private_bounds(team, np.full(D, -9.0), np.full(D, 9.0), Spread(1.0, "replace_one"), 3)
+    loaded, asked = 3, 3 + 1  # one of them twice
+    assert drawn == [loaded + asked] * (D * LEVELS) + [loaded + 2 * asked] * D
+
+
+def test_too_many_losses_in_a_look_end_it():
+    workers = HereWorkers(3, lambda member, method: "lost" if method == "total" else None)
+    team = ClusterTeam(partitions(), workers, retries=2)
+    with pytest.raises(ClusterError, match=r"lost 3 answers.*Nothing is released"):
+        team.total(LOOK)
+    for wrong in (Reply((99, "", np.zeros(1))), Reply((1, "x", np.zeros(1)))):
+        workers = HereWorkers(2, lambda m, called, w=wrong: w if called == "total" else None)
+        with pytest.raises(ClusterError, match=r"other rows, or another.*Nothing is released"):
+            ClusterTeam(partitions(), workers).total(LOOK)
 
 
 def test_one_model_at_a_time():

@@ -238,6 +238,23 @@ def test_a_worker_may_be_killed_at_any_moment(client, monkeypatch, moment):
     )
 
 
+@pytest.mark.parametrize("moment", ["total", "map"])
+def test_a_worker_may_be_killed_while_records_are_looked_at(client, monkeypatch, moment):
+    X, y = problem()
+    facts = {"epsilon": 4.0, "delta": 1e-4, "classes": [0, 1], "random_state": 6}
+    facts |= {"feature_bounds": [(-20, 30)] * D, "scaling": "whiten", "steps": 12}
+    struck = strike_at(monkeypatch, client, moment)
+    far = da.from_array(X, chunks=(90, D)), da.from_array(y, chunks=90)
+    there = dp.PrivateLogisticRegression(**facts, intervals=0.2).fit(*far)
+    here = dp.PrivateLogisticRegression(**facts, intervals=0.2).fit(X, y)
+    assert len(struck) == 1
+    np.testing.assert_array_equal(there.scaling_, here.scaling_)
+    np.testing.assert_allclose(there.weights_, here.weights_, rtol=0, atol=1e-14)
+    found, expected = there.moments_.to_dict(), here.moments_.to_dict()
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)
+
+
 def test_workers_killed_again_and_again_end_the_run(client, monkeypatch):
     struck = strike_at(monkeypatch, client, "sum", times=100)
     issued = []

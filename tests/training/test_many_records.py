@@ -205,15 +205,15 @@ def test_a_record_of_a_memory_map_costs_two_bytes(tmp_path, kind):
 def test_scaling_and_intervals_give_pages_of_a_table_on_disk_back(tmp_path, monkeypatch):
     from dplateau.accounting.looks import Spread
     from dplateau.accounting.moments import Moments
-    from dplateau.training import sandwich, scaling
+    from dplateau.training import asking, sandwich, scaling
 
     rows = 1 << 17
     np.full((rows, 2), 0.5).tofile(tmp_path / "X")
     X = np.memmap(tmp_path / "X", dtype=np.float64, mode="r", shape=(rows, 2))
     given = []
-    for module in (scaling, sandwich):
+    for module in (asking, sandwich):
         monkeypatch.setattr(module, "release_pages", lambda part: given.append(part.base))
-    monkeypatch.setattr(scaling, "_PIECE", rows // 4)
+    monkeypatch.setattr(asking, "_PIECE", rows // 4)
     spread = Spread(1.0, "replace_one")
     scaling.private_bounds(list(X.T), np.zeros(2), np.ones(2), spread, random_state=0)
     assert len(given) == 2 * 2 * 4  # columns, passes, pieces

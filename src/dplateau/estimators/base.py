@@ -30,11 +30,20 @@ from dplateau.estimators.inputs import refuse_unreadable, refuse_unreleasable
 from dplateau.estimators.intervals import IntervalsMixin
 from dplateau.estimators.on_cluster import fit_on_cluster
 from dplateau.estimators.planned import PlannedModel
-from dplateau.estimators.scaling import as_bounds, as_came, looked, mapped, stay_as_they_are
+from dplateau.estimators.scaling import (
+    UNCENTRED,
+    as_bounds,
+    as_came,
+    centred,
+    looked,
+    mapped,
+    stay_as_they_are,
+)
 from dplateau.estimators.surroundings import COPIES, warn_of_learned_steps
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, relation_name
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import PERSON
+from dplateau.training.asking import Here
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.count import count_records
 from dplateau.training.partitions import lies_elsewhere, refuse_elsewhere
@@ -43,7 +52,7 @@ from dplateau.training.run import release
 from dplateau.training.sandwich import private_sandwich
 from dplateau.training.scaling import ROOMY, SNUG
 from dplateau.training.sources import spool_parquet
-from dplateau.training.targets import Encoded, encode, which_exist
+from dplateau.training.targets import Encoded, encode
 
 Array = NDArray[np.float64]
 
@@ -141,13 +150,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
         bought = self._purchases(plan.records, X.shape[1])
         if bought.moments is not None:  # what has no intervals is refused before any step
             bought.moments.noise(plan)
-            if y is None:
-                raise PlanError(
-                    "confidence intervals are computed in one process, and these records lie on a "
-                    "cluster. Leave intervals out."
-                )
-        present = None if y is None or isinstance(y, Encoded) else which_exist(np.asarray(y))
-        X = self._scaled(X, bought, plan.records, present, options.groups)
+        X = self._scaled(X, bought, plan.records, y, options.groups)
         assert plan.loss is not None
         if options.reservation is not None:  # no step before the ledger has agreed to the plan
             options.reservation.confirm(plan, counting)
@@ -234,31 +237,26 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
             )
 
     def _scaled(
-        self, X: Any, bought: Bought, records: int, present: Any = None, groups: Any = None
+        self, X: Any, bought: Bought, records: int, y: Any = None, groups: Any = None
     ) -> Any:
         """Training features, mapped by public bounds or by what was bought.
 
-        Records without a target (not ``present``) are not looked at, and where the unit is a person
-        the first row of each is: one record of theirs.
+        Records without a target are not looked at, and where the unit is a person the first row of
+        each is: one record of theirs.
         """
         self.__dict__.pop("scaling_", None)  # of a fit before
         if self._mapping is not None:
             self.scaling_ = self._mapping
             return mapped(X, self.scaling_)
-        seen = X
-        if bought.scaling is not None:
-            if groups is not None:
-                order, pointers = by_person(groups, X.shape[0])
-                rows = order[pointers[:-1]]
-                seen = X[rows if present is None else rows[present[rows]]]
-            elif present is not None and not present.all():
-                seen = X[present]
+        look, far = bought.scaling, isinstance(X, ClusterTeam)
+        sparse = X.sparse if far else scipy.sparse.issparse(X)
         if self.feature_bounds is None:
-            if not self._may_look or bought.scaling is None:
+            if not self._may_look or look is None:
                 return X
-            self.scaling_ = looked(
-                *(seen, None, self._norm(), bought.scaling, records, self.random_state),
+            self.scaling_ = centred(
+                *(X if far else Here(X, y, groups), self._norm(), look, records, self.random_state),
                 room=ROOMY if self._lengths_count else SNUG,
+                sparse=sparse,
             )
             return mapped(X, self.scaling_)
         low, high = as_bounds(self.feature_bounds)
@@ -267,12 +265,10 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
                 f"feature_bounds has {len(low)} pairs, and X has {X.shape[1]} feature(s). Give one "
                 "pair for every feature."
             )
-        if isinstance(X, ClusterTeam):  # whose workers have mapped their rows by the same bounds
-            self.scaling_ = np.column_stack([(low + high) / 2, (high - low) / 2])
-            return X
-        mapped(X[:0], np.ones((len(low), 2)))  # a sparse matrix is refused before it is looked at
-        facts = (self._norm(), bought.scaling, records, self.random_state)
-        self.scaling_ = looked(seen, (low, high), *facts)
+        if sparse:
+            raise DataError(UNCENTRED)
+        seen = X if far or look is None else Here(X, y, groups)
+        self.scaling_ = looked(seen, (low, high), look, self.random_state)
         return mapped(X, self.scaling_)
 
     def _plan_for(self, X: Any, count: PrivateCount | None, groups: Any) -> Plan:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dplateau.certificate.bought import Bought
-from dplateau.errors import PlanError
+from dplateau.errors import nothing_released
 from dplateau.training.dask_workers import on_workers
 from dplateau.training.partitions import as_partitions
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a worker does to the rows that it has loaded: the estimator's checks and scaling."""
+    """What a worker does to the rows that it has loaded: the estimator's checks."""
 
     model: PrivateLinearModel
 
@@ -28,19 +27,15 @@ class Preparation:
         X, y = self.model._records(X, y)
         targets = self.model._targets(y)
         weights = self.model._weights(targets, sample_weight)
-        return self.model._scaled(X, Bought(), 0), targets, weights
+        return X, targets, weights
 
 
+@nothing_released()
 def fit_on_cluster(model: PrivateLinearModel, X: Any, y: Any, options: FitOptions) -> None:
     """Fit a model on the workers of the client that is open.
 
     Rows are never gathered: see docs/cluster.md.
     """
-    if model._may_look and not (model.feature_bounds is None and model.scaling == "auto"):
-        raise PlanError(
-            f"scaling={model.scaling!r} looks at all rows at once, which a cluster does not. Use "
-            "scaling='public' with a Dask collection."
-        )
     partitions = as_partitions(X, y, options.sample_weight, options.groups)
     model._note_features(_row_like(partitions.features, partitions.names))
     # A copy leaves the random state behind, and everything that was fitted before.

@@ -6,6 +6,7 @@ bounds are the public ones, or narrower ones that a share of the budget buys (th
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -18,6 +19,8 @@ from dplateau.accounting.looks import CLIPPED, Centre, Look, Spread
 from dplateau.accounting.privacy_loss.conversions import gdp_of
 from dplateau.accounting.rounding import PROMISED
 from dplateau.errors import DataError, PlanError
+from dplateau.training.asking import Asked
+from dplateau.training.cluster import ClusterTeam
 from dplateau.training.scaling import SNUG, WIDTH, private_bounds, private_centre, whitening
 from dplateau.training.sources import mapped_bytes
 
@@ -29,6 +32,10 @@ _ENOUGH = 0.1  # noise on the counts, as a share of the records, up to which loo
 _SHARP = 0.1  # noise on the matrix, as a share of a scaled feature's variance, likewise
 _AMPLE = 30.0  # n mu over columns**1.5 from which on whitening is forecast to pay
 _MOST_COLUMNS = 100  # that "auto" whitens
+UNCENTRED = (
+    "feature_bounds centre every feature, which a sparse matrix cannot hold. Pass an array, or "
+    "data_norm in place of feature_bounds."
+)
 _UNCLEAR = 0.2  # noise on the mean squared length up to which rows are centred
 
 
@@ -140,7 +147,9 @@ def row_norm(features: int) -> float:
 
 
 def stay_as_they_are(X: Any) -> bool:
-    """Whether features are not mapped in memory: sparse, in a file, or on a cluster."""
+    """Whether features are not mapped in memory: sparse, in a file, or weighed on a cluster."""
+    if isinstance(X, ClusterTeam):
+        return X.sparse or X.weighed
     return not isinstance(X, np.ndarray) or mapped_bytes(X) > 0
 
 
@@ -148,17 +157,18 @@ def mapped(X: Any, scaling: Array) -> Any:
     """The features as they are trained on.
 
     ``scaling`` has a row for every feature: its centre, its half width and, where features are
-    whitened, a row of the matrix that they are multiplied by afterwards.
+    whitened, a row of the matrix that they are multiplied by afterwards. Workers of a cluster map
+    the rows that they hold.
     """
+    if isinstance(X, ClusterTeam):
+        X.map(functools.partial(mapped, scaling=scaling))
+        return X
     if getattr(X, "dtype", None) == np.float32:
         scaling = scaling.astype(np.float32)  # half the memory, as the rows came
     centre, half = scaling[:, 0], scaling[:, 1]
     if scipy.sparse.issparse(X):
         if centre.any() or scaling.shape[1] > 2:
-            raise DataError(
-                "feature_bounds centre every feature, which a sparse matrix cannot hold. Pass an "
-                "array, or data_norm in place of feature_bounds."
-            )
+            raise DataError(UNCENTRED)
         with np.errstate(over="ignore", invalid="ignore"):
             return scipy.sparse.csr_array(X.multiply(1 / half))
     with np.errstate(over="ignore", invalid="ignore"):  # such a record contributes nothing
@@ -175,42 +185,49 @@ def as_came(weights: Array, constant: Any, scaling: Array) -> tuple[Array, Any]:
 
 
 def looked(
-    X: Any,
-    bounds: tuple[Array, Array] | None,
-    data_norm: float,
+    seen: Asked,
+    bounds: tuple[Array, Array],
     look: Look | None,
-    records: int,
     seed: Any,
-    room: float = SNUG,
 ) -> Array:
-    """What features are mapped by: public bounds, or what a look at the records found.
-
-    Without bounds rows are centred, and stretched so that ``data_norm`` fits those there are.
-    """
-    if bounds is None:
-        assert isinstance(look, Centre)
-        centre, share = private_centre(X, data_norm, look, records, seed, room)
-        return np.column_stack([centre, np.full(X.shape[1], share)])
+    """What features are mapped by: public bounds, or what a look at the records found."""
     assert look is None or isinstance(look, Spread)
     low, high = bounds
-    values = None if look is None else np.asarray(X, dtype=np.float64)
-    if look is not None and values is not None:
-        low, high = private_bounds(values, low, high, look, seed)
+    if look is not None:
+        low, high = private_bounds(seen, low, high, look, seed)
     centre, half = (low + high) / 2, (high - low) / 2
-    if look is None or not look.whiten or values is None:
+    if look is None or not look.whiten:
         return np.column_stack([centre, half])
-    middle, matrix = whitening((values - centre) / half, look, seed)
+    middle, matrix = whitening(seen, centre, half, look, seed)
     return np.column_stack([centre + half * middle, half, matrix])
+
+
+def centred(
+    seen: Asked,
+    data_norm: float,
+    look: Look,
+    records: int,
+    seed: Any,
+    *,
+    room: float = SNUG,
+    sparse: bool = False,
+) -> Array:
+    """What rows without bounds are mapped by: centred, and stretched so that ``data_norm`` fits."""
+    assert isinstance(look, Centre)
+    centre, share = private_centre(seen, data_norm, look, records, seed, room, sparse)
+    return np.column_stack([centre, np.full(len(centre), share)])
 
 
 __all__ = [
     "KINDS",
     "SHARE",
+    "UNCENTRED",
     "as_bounds",
     "as_came",
     "bought_centre",
     "bought_look",
     "bought_mu",
+    "centred",
     "looked",
     "mapped",
     "row_norm",

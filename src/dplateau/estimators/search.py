@@ -32,7 +32,6 @@ from dplateau.training import noise
 from dplateau.training.count import count_records
 from dplateau.training.run import Release, release
 from dplateau.training.selecting import best_of
-from dplateau.training.targets import which_exist
 
 _OURS = ("epsilon", "delta", "noise_multiplier", "random_state")  # what the search itself sets
 _COMMON = (
@@ -263,8 +262,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         search = self._planned(models, sizes, X.shape[1])
         look = self._look(models, sizes, X.shape[1])
         first.random_state = self.random_state
-        present = which_exist(np.asarray(targets))
-        scaled = first._scaled(X, look, sizes.units, present)  # all are looked at, once
+        scaled = first._scaled(X, look, sizes.units, targets)  # all are looked at, once
         first.random_state = None
         *_, streams = noise.open_streams(self.random_state, 3)
         scored = _to_score(first, rows, sizes, float(self.validation), streams[1])

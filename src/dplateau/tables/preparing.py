@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,10 @@ from dplateau.tables.encoding import PublicTableEncoder, columns_of, columns_use
 from dplateau.tables.scaling import rescaled, scaled_columns, usual_norm
 from dplateau.tables.scattered import TableElsewhere
 from dplateau.tables.streaming import TableStream
+from dplateau.training.asking import Asked, Here
+from dplateau.training.dask_workers import on_workers
+
+_EVER_SO_MANY = 1 << 60  # records: where even they would buy nothing, none are read
 
 
 def unscaled(scaling: str, search: Any, person: str | None) -> str:
@@ -46,29 +51,45 @@ def scaled(
 
     Where numbers are whitened, their centre and matrix too.
     """
-    if isinstance(table, TableElsewhere):
-        return schema, Bought(), 1.0, None
     relation = options.get("neighboring_relation", REPLACE_ONE)
     columns = scaled_columns(schema, target) if target in schema["columns"] else []
-    if isinstance(table, TableStream):
-        many = bought_mu(scaling, len(columns), 1 << 60, relation, options.get("epsilon"),
-                         options["delta"]) if search is None else 0.0  # fmt: skip
-        cells = table.numbers(columns) if many > 0 else {}
-    else:
-        cells = columns_of(table)
-    public = relation != ADD_OR_REMOVE_ONE
-    rows = len(cells[columns[0].name]) if columns and columns[0].name in cells and public else None
-    records = options.get("records") or rows or 0
-    mu = bought_mu(
-        scaling, len(columns), records, relation, options.get("epsilon"), options["delta"]
-    )
-    if mu == 0 or any(each.name not in cells for each in columns):
-        return schema, Bought(), 1.0, None
-    look = Spread(mu, relation, whiten=scaling == "whiten")
-    narrowed, axes = rescaled(schema, columns, cells, look, options.get("random_state"))
+
+    def price(records: int) -> float:
+        budget = (relation, options.get("epsilon"), options["delta"])
+        return bought_mu(scaling, len(columns), records, *budget)
+
+    nothing = schema, Bought(), 1.0, None
+    if price(_EVER_SO_MANY) == 0 or (isinstance(table, TableStream) and search is not None):
+        return nothing
+    with _numbers(table, columns) as (seen, rows):
+        if seen is None:
+            return nothing
+        mu = price(options.get("records") or (rows if relation != ADD_OR_REMOVE_ONE else 0))
+        if mu == 0:
+            return nothing
+        look = Spread(mu, relation, whiten=scaling == "whiten")
+        narrowed, axes = rescaled(schema, columns, seen, look, options.get("random_state"))
     used = [name for name in columns_used(schema) if name != target]
     clipped = usual_norm(len(used), len(columns))
     return narrowed, Bought(scaling=look, columns=len(columns)), clipped, axes
+
+
+@contextmanager
+def _numbers(table: Any, columns: list[Number]) -> Iterator[tuple[Asked | None, int]]:
+    """The values of some columns, to be asked about, and how many rows there are.
+
+    None where the table lacks one of them, which is refused when it is encoded.
+    """
+    if isinstance(table, TableElsewhere):
+        with on_workers(table.numbers(columns), None) as team:
+            yield team, len(team)
+        return
+    cells = table.numbers(columns) if isinstance(table, TableStream) else columns_of(table)
+    if any(each.name not in cells for each in columns):
+        yield None, 0
+    else:
+        values = [each.targets(cells[each.name]) for each in columns]
+        yield Here(values), len(values[0])
 
 
 def whitenable(table: Any, rows: str) -> str:
@@ -78,7 +99,7 @@ def whitenable(table: Any, rows: str) -> str:
             "scaling='whiten' is a fixed linear map, and rows='unit' scales each row by itself. "
             "Leave rows out, or use scaling='standard'."
         )
-    if isinstance(table, (TableStream, TableElsewhere)):
+    if isinstance(table, TableStream):
         raise PlanError(
             "scaling='whiten' maps features in memory, and this table is not read into it. Use "
             "scaling='standard' (--scaling standard)."

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dplateau.accounting.looks import Spread
 from dplateau.tables.columns import Column, Number, column_from_dict
 from dplateau.tables.encoding import PublicTableEncoder
+from dplateau.training.asking import Asked
 from dplateau.training.scaling import WIDTH, private_bounds, whitening
 
 Array = NDArray[np.float64]
@@ -42,17 +43,16 @@ def _is_plain(column: Column) -> bool:
 def rescaled(
     schema: Mapping[str, Any],
     columns: list[Number],
-    cells: Mapping[str, Any],
+    seen: Asked,
     spread: Spread,
     random_state: Any = None,
 ) -> tuple[dict[str, Any], tuple[Array, Array] | None]:
-    """The schema with bounds drawn in to where the values lie.
+    """The schema with bounds drawn in to where the values lie, which are asked of the records.
 
     Where they are whitened too, the centre and the matrix of the numbers in those bounds.
     """
-    values: list[Array] = [each.targets(cells[each.name]) for each in columns]
     low, high = np.array([each.bounds for each in columns]).T
-    found = private_bounds(values, low, high, spread, random_state)
+    found = private_bounds(seen, low, high, spread, random_state)
     narrowed = copy.deepcopy(dict(schema))
     for column, left, right in zip(columns, *found, strict=True):
         facts = dict(narrowed["columns"][column.name])
@@ -64,7 +64,7 @@ def rescaled(
     if not spread.whiten:
         return narrowed, None
     middle, half = (found[0] + found[1]) / 2, (found[1] - found[0]) / 2
-    return narrowed, whitening((np.column_stack(values) - middle) / half, spread, random_state)
+    return narrowed, whitening(seen, middle, half, spread, random_state)
 
 
 def whitened_features(

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dplateau.errors import DataError, PlanError, nothing_released
-from dplateau.tables.columns import Column
+from dplateau.errors import DataError, nothing_released
+from dplateau.tables.columns import Column, Number
 from dplateau.tables.encoding import PublicTableEncoder
 from dplateau.tables.people import owners
 from dplateau.tables.reading import checked_files
@@ -44,32 +44,29 @@ class TableElsewhere:
         self, encoder: PublicTableEncoder, column: Column, person: str | None = None
     ) -> Partitions:
         """Encoded rows and targets, made where they are read."""
-        options: Any = {"separator": self.separator, "header": self.header}
-        with nothing_released():
-            files, columns = checked_files(self.path, self.columns, **options)
-        files = [dataclasses.replace(file, path=file.path.resolve()) for file in files]
+        places, columns = self._places(), tuple(self.columns)
+        by_content = any("=" in file.path.parent.name for file, _ in places)  # year=2020/1.parquet
         return Partitions(
-            tuple(
-                _Loader(file, group, tuple(columns), encoder, column, person)
-                for file in files
-                for group in _row_groups(file)
-            ),
+            tuple(_Loader(*place, columns, encoder, column, person) for place in places),
             len(encoder.get_feature_names_out()),
-            by_content=any("=" in file.path.parent.name for file in files),  # year=2020/1.parquet
+            by_content=by_content,
             people=person is not None,
         )
 
-    def refuse(self, scaling: str, search: Any) -> None:
-        """Refuse what looks at all rows at once."""
-        for name, asked in (
-            (f"--scaling {scaling}", scaling in ("standard", "whiten")),
-            ("--search", search is not None),
-        ):
-            if asked:
-                raise PlanError(
-                    f"{name} needs all rows in one place, and --cluster leaves them on the "
-                    "workers. Leave one of them out."
-                )
+    def numbers(self, columns: Sequence[Number]) -> Partitions:
+        """The values of some columns, NaN where a cell is no number."""
+        return Partitions(
+            tuple(_Numbers(*place, tuple(columns)) for place in self._places()), len(columns)
+        )
+
+    def _places(self) -> list[tuple[TableFile, int | None]]:
+        """Every file, or row group of one, that is a partition."""
+        with nothing_released():
+            files, _ = checked_files(
+                self.path, self.columns, separator=self.separator, header=self.header
+            )
+        files = [dataclasses.replace(file, path=file.path.resolve()) for file in files]
+        return [(file, group) for file in files for group in _row_groups(file)]
 
 
 @dataclass(frozen=True)
@@ -84,25 +81,39 @@ class _Loader:
     person: str | None = None
 
     def __call__(self) -> Part:
-        cells = self._cells()
+        cells = _cells(self.file, self.group, self.columns)
         targets = self.column.targets(cells.column(self.column.name))
         whose = None
         if self.person is not None:
             whose = np.array([*owners(cells, self.person), None], dtype=object)[:-1]
         return Part(self.encoder.transform(cells), targets, groups=whose)
 
-    def _cells(self) -> Any:
-        if not self.file.path.is_file():
-            raise DataError(
-                f"a worker finds no file {str(self.file.path)!r}: --cluster needs a directory that "
-                "all workers share, at the same path."
-            )
-        if self.group is None:
-            return self.file.read(list(self.columns))
-        from pyarrow import parquet
 
-        opened = parquet.ParquetFile(self.file.path)
-        return opened.read_row_group(self.group, columns=list(self.columns))
+@dataclass(frozen=True)
+class _Numbers:
+    """The numbers of a file, or of a row group of one, read by whoever calls it."""
+
+    file: TableFile
+    group: int | None
+    columns: tuple[Number, ...]
+
+    def __call__(self) -> Part:
+        cells = _cells(self.file, self.group, tuple(each.name for each in self.columns))
+        values = [each.targets(cells.column(each.name)) for each in self.columns]
+        return Part(np.column_stack(values), np.zeros(len(values[0])))
+
+
+def _cells(file: TableFile, group: int | None, columns: tuple[str, ...]) -> Any:
+    if not file.path.is_file():
+        raise DataError(
+            f"a worker finds no file {str(file.path)!r}: --cluster needs a directory that all "
+            "workers share, at the same path."
+        )
+    if group is None:
+        return file.read(list(columns))
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(file.path).read_row_group(group, columns=list(columns))
 
 
 def _row_groups(file: TableFile) -> list[int | None]:

@@ -119,8 +119,6 @@ class TableModel:
         """
         facts = without(load_schema(schema), person)
         # a resumed training would look a second time
-        if isinstance(table, TableElsewhere):
-            table.refuse(scaling, search)
         if person is not None or reservation is not None or checkpoint is not None:
             scaling = unscaled(scaling, search, person)
         if scaling == "whiten":

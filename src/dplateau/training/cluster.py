@@ -24,7 +24,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,13 @@ from dplateau.errors import NOTHING, ClusterError, DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
 from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
+from dplateau.training.asking import Question
 from dplateau.training.data import check_shape
+from dplateau.training.members import Member, Pending, Workers
 from dplateau.training.partitions import Loader, Partitions
 from dplateau.training.persons import check_unit
 from dplateau.training.places import InTurns, OneByOne, Places
-from dplateau.training.shares import Facts, Hub, Prepare, Reply, Share
+from dplateau.training.shares import Facts, Hub, Map, Prepare, Share
 from dplateau.training.sums import compensated
 from dplateau.training.team import Rows
 
@@ -48,41 +50,6 @@ FLAT = 16  # workers up to which the driver calls each; above, it calls hubs
 _LOOK = 0.5  # seconds between two looks whether workers live, while an answer is awaited
 _RESTART = 5.0  # seconds in which a worker that was lost may be replaced by a fresh one
 _PATIENCE = 30.0  # seconds to wait for any worker at all
-
-
-class Pending(Protocol):
-    """An answer that is awaited."""
-
-    def result(self, timeout: float) -> Reply:
-        """The answer; ``TimeoutError`` while there is none, any other error if it is lost."""
-
-
-class Member(Protocol):
-    """Something on a worker that can be called."""
-
-    @property
-    def address(self) -> str:
-        """The worker that it is on."""
-
-    @property
-    def lost(self) -> bool:
-        """Whether it is known to be gone, though its worker may live."""
-
-    def call(self, method: str, *arguments: Any) -> Pending:
-        """Call a method there, without waiting for its answer."""
-
-
-class Workers(Protocol):
-    """The workers of a cluster, as the rule for failures sees them."""
-
-    def alive(self) -> list[str]:
-        """The addresses of the workers that the scheduler counts among its own."""
-
-    def start(self, address: str, kind: type) -> Member:
-        """Put such an object on that worker."""
-
-    def close(self) -> None:
-        """Give back what the workers hold for us."""
 
 
 @dataclass
@@ -142,6 +109,7 @@ class ClusterTeam:
         self.partitions, self.retries = partitions, retries
         self._workers, self._prepare = workers, prepare
         self._secret = secrets.token_bytes(32)
+        self._mapped: Map | None = None
         self._settled: tuple[Plan, Loss] | None = None
         self._groups: list[_Group] = []
         self._number = self._losses = 0
@@ -175,6 +143,16 @@ class ClusterTeam:
         """Whether these are people, each with all their rows."""
         return self.partitions.people
 
+    @property
+    def weighed(self) -> bool:
+        """Whether rows have weights of their own."""
+        return self.partitions.weighed
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are sparse."""
+        return self._held[0].frozen[0].sparse
+
     def _all(self) -> range:
         return range(len(self._held))
 
@@ -182,6 +160,31 @@ class ClusterTeam:
         """Workers keep their rows."""
 
     # -- before the first step ------------------------------------------------------------------
+
+    def total(self, question: Question) -> NDArray[Any]:
+        """The sum over all workers' records of what is asked, each record once.
+
+        Answers are exact, or of a precision that sums of gradients have: see the question.
+        """
+        self._number += 1
+        self._losses = 0
+
+        def ask(k: int) -> Pending:
+            return self._held[k].member.call("total", self._number, question)
+
+        totals = []
+        for k, (number, digest, total) in sorted(self._answers(ask, self._all()).items()):
+            self._check_answer(k, number, digest)
+            totals.append(total)
+        if totals[0].dtype.kind == "i":
+            return np.asarray(np.sum(totals, axis=0))
+        return compensated(totals, totals[0].shape)
+
+    def map(self, features: Map) -> None:
+        """Have every worker change the features of its rows, once."""
+        self._mapped = features
+        self._losses = 0
+        self._answers(self._map, self._all())
 
     def settle(self, plan: Plan, loss: Loss) -> None:
         """Make ready for a plan: rows are bounded by it, each where it lies."""
@@ -350,6 +353,8 @@ class ClusterTeam:
                 held.member = self._workers.start(self._free_worker(), Share)
                 if held.frozen:
                     self._check_same(k, self._awaited(self._load(k), (k,)))
+                if held.frozen and self._mapped is not None:
+                    self._awaited(self._map(k), (k,))
                 if held.frozen and self._settled is not None:
                     self._awaited(self._settle(k), (k,))
                 return
@@ -392,6 +397,9 @@ class ClusterTeam:
     def _load(self, k: int) -> Pending:
         held = self._held[k]
         return held.member.call("load", held.loaders, self._prepare, self._secret)
+
+    def _map(self, k: int) -> Pending:
+        return self._held[k].member.call("map", self._mapped)
 
     def _settle(self, k: int) -> Pending:
         assert self._settled is not None

@@ -46,6 +46,8 @@ class Partitions:
         Whether a record's content decides which partition it is in.
     people : bool
         Whether loaders tell whose each row is, and people are the unit.
+    weighed : bool
+        Whether they tell how much each row weighs.
     """
 
     loaders: tuple[Loader, ...]
@@ -53,6 +55,7 @@ class Partitions:
     names: tuple[str, ...] = ()
     by_content: bool = False
     people: bool = False
+    weighed: bool = False
 
     def by_person(self, count: int, secret: bytes) -> Partitions:
         """The same rows, cut so that each of so many partitions holds all rows of its people."""
@@ -113,6 +116,7 @@ def as_partitions(X: Any, y: Any, sample_weight: Any = None, groups: Any = None)
         names,
         by_content=any(getattr(each, "known_divisions", False) for each in held.values()),
         people=groups is not None,
+        weighed=sample_weight is not None,
     )
 
 

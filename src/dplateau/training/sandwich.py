@@ -24,6 +24,7 @@ from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.data import Records, load
 from dplateau.training.exact import add_and_round
+from dplateau.training.partitions import Part
 from dplateau.training.sources import release_pages
 from dplateau.training.sums import compensated
 
@@ -83,21 +84,25 @@ def private_sandwich(
 ) -> Sandwich:
     """The three sums at these weights, with noise.
 
+    ``X`` may be records that can be asked (`dplateau.training.asking.Asked`), such as a
+    cluster's: they bring targets, weights and groups.
+
     Guarantee
     ---------
     For every value of ``weights`` the result is ``moments.mu``-Gaussian differentially private
     under ``moments.relation``, for one record of the plan's unit.
     """
-    whole = _whole(plan, moments.norm)
-    assert whole.loss is not None
-    records = load(whole, whole.loss, X, y, sample_weight, groups)
+    question = _Blocks(_whole(plan, moments.norm), weights)
     # The first four pairs of streams are the training's, the count's and the scaling's.
     *_, (stream, _) = noise.open_streams(random_state, 5)
     size = weights.size
     upper = np.triu_indices(size)
     # Off the diagonal an entry stands for two: with sqrt(2) the norm is that of the matrix.
     stretch = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
-    sums = compensated(_blocks(records, weights), (2 * size + 1, size))
+    if hasattr(X, "total"):
+        sums = X.total(question)
+    else:
+        sums = question.of(Part(X, y, sample_weight, groups), some=False)
     gradient = _released(sums[0], moments.noise(plan)[0], stream)
     matrices = []
     for part, deviation in enumerate(moments.noise(plan)[1:]):
@@ -124,6 +129,20 @@ def _whole(plan: Plan, norm: float) -> Plan:
         dimension=plan.dimension,
         unit=plan.unit,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """The sums over some records: blocks, added up as section 20.1 of the theory has it."""
+
+    plan: Plan
+    weights: Array
+
+    def of(self, part: Part, *, some: bool = True) -> Array:
+        assert self.plan.loss is not None
+        records = load(self.plan, self.plan.loss, *part, part=some)
+        size = self.weights.size
+        return compensated(_blocks(records, self.weights), (2 * size + 1, size))
 
 
 def _blocks(records: Records, weights: Array) -> Iterator[Array]:

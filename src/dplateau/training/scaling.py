@@ -11,17 +11,15 @@ alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
-from dplateau.accounting.looks import CLIPPED, LEVELS, Centre, Spread
+from dplateau.accounting.looks import LEVELS, Centre, Spread
 from dplateau.training import noise
+from dplateau.training.asking import Lengths, Means, Places, Products, Spreads, asked
 from dplateau.training.exact import add_and_round
-from dplateau.training.sources import release_pages
 
 Array = NDArray[np.float64]
 
@@ -29,14 +27,13 @@ WIDTH = 2.5  # standard deviations to either side of the mean that new bounds re
 _OUTSIDE = 0.02  # share of the values that a window may leave out
 _DOUBT = 3.0  # deviations of noise that a decision allows for
 _MOST_DOUBT = 0.25  # share of the values beyond which nothing is decided
-_PIECE = 1 << 20  # values that are looked at together
 SNUG = 1.1  # the clipping norm of centred rows, in units of their usual length
 ROOMY = 1.8  # the same where the length of a row tells something
 _NARROWEST = 0.05  # of a window, so that a constant column is not blown up
 
 
 def private_bounds(
-    values: Array | Sequence[Array],
+    values: Any,
     low: Array,
     high: Array,
     spread: Spread,
@@ -46,7 +43,7 @@ def private_bounds(
 
     Parameters
     ----------
-    values : array of shape (records, columns), or its columns one by one
+    values : array of shape (records, columns), its columns one by one, or `Asked`
         NaN where a record has no value; others are clipped to the public bounds.
     low, high : arrays
         The public bounds.
@@ -65,40 +62,25 @@ def private_bounds(
     """
     # The first two pairs of streams are the training's and the count's.
     *_, (generator, _) = noise.open_streams(random_state, 4)
-    columns = list(values.T) if isinstance(values, np.ndarray) else list(values)
-    of_counts, of_sums = spread.noise(len(columns))
-    found = [
-        _bounds(_Shares(*facts), of_counts, of_sums, generator)
-        for facts in zip(columns, low.tolist(), high.tolist(), strict=True)
-    ]
+    seen = asked(values)
+    of_counts, of_sums = spread.noise(len(low))
+    counts = Places(low, high).answered(seen)
+    windows = [_window(each, of_counts, generator) for each in counts]
+    left, right, _ = np.array(windows).reshape(-1, 3).T
+    sums = Spreads(low, high, left, right).answered(seen)
+    found = [_bounds(*pair, of_sums, generator) for pair in zip(windows, sums, strict=True)]
     centre, half = np.array(found).T
     return low + (centre - half) * (high - low), low + (centre + half) * (high - low)
 
 
-class _Shares(NamedTuple):
-    """Where the values of a column lie between its bounds, in pieces that fit anywhere."""
-
-    values: Array
-    low: float
-    high: float
-
-    def pieces(self) -> Iterator[Array]:
-        for first in range(0, len(self.values), _PIECE):
-            piece = self.values[first : first + _PIECE]
-            shares = (np.clip(piece, self.low, self.high) - self.low) / (self.high - self.low)
-            yield shares[np.isfinite(shares)]
-            release_pages(self.values)  # of a table on disk
-
-
 def _bounds(
-    shares: _Shares, of_counts: float, of_sums: float, generator: np.random.Generator
+    window: tuple[float, float, float],
+    sums: Array,
+    of_sums: float,
+    generator: np.random.Generator,
 ) -> tuple[float, float]:
     """Centre and half width for one column, in units of its public bounds."""
-    left, right, total = _window(shares, of_counts, generator)
-    sums = np.zeros(2)
-    for held in shares.pieces():
-        v = _summable(np.clip(2 * (held - left) / (right - left) - 1, -1.0, 1.0))
-        sums += v.sum(), _summable(v * v - 0.5).sum()
+    left, right, total = window
     first, second = _noisy(sums, of_sums, generator)
     centre, half = 0.0, 1.0
     if total > 0:
@@ -111,18 +93,14 @@ def _bounds(
 
 
 def _window(
-    shares: _Shares, deviation: float, generator: np.random.Generator
+    finest: Array, deviation: float, generator: np.random.Generator
 ) -> tuple[float, float, float]:
     """The narrowest pair of neighbouring bins that holds nearly all values; how many there are."""
     left, right, total = 0.0, 1.0, 0.0
-    finest = np.zeros(2**LEVELS, np.int64)
-    for held in shares.pieces():
-        place = np.minimum((held * finest.size).astype(np.intp), finest.size - 1)
-        finest += np.bincount(place, minlength=finest.size)
     for level in range(1, LEVELS + 1):
         bins = 2**level
         found = finest.reshape(bins, -1).sum(axis=1)  # halving a bin's number is exact
-        counts = _noisy(found.astype(np.float64), deviation, generator)
+        counts = _noisy(found, deviation, generator)
         if level == 1:
             total = float(counts.sum())
         pairs = counts[:-1] + counts[1:]
@@ -134,19 +112,23 @@ def _window(
     return left, right, total
 
 
-def whitening(rows: Array, spread: Spread, random_state: noise.Seed = None) -> tuple[Array, Array]:
+def whitening(
+    rows: Any, middle: Array, half: Array, spread: Spread, random_state: noise.Seed = None
+) -> tuple[Array, Array]:
     """Centre and matrix that make rows of scaled features uncorrelated and equally spread.
 
     Parameters
     ----------
-    rows : array of shape (records, columns)
-        Features in units of their bounds; one with a value that is not finite counts nothing.
+    rows : array of shape (records, columns), its columns one by one, or `Asked`
+        One with a value that is not finite counts nothing.
+    middle, half : arrays
+        Of the bounds that features are scaled by.
 
     Returns
     -------
     centre, matrix : arrays
-        A row ``v`` becomes ``matrix @ (v - centre)``. Directions that drown in the noise are not
-        blown up.
+        A scaled row ``v`` becomes ``matrix @ (v - centre)``. Directions that drown in the noise
+        are not blown up.
 
     Guarantee
     ---------
@@ -157,23 +139,15 @@ def whitening(rows: Array, spread: Spread, random_state: noise.Seed = None) -> t
     --------
     >>> draw = np.random.default_rng(0).normal(0.0, 0.3, (50_000, 2))
     >>> rows = draw @ np.array([[1.0, 0.9], [0.0, 0.3]])
-    >>> centre, matrix = whitening(rows, Spread(1.0, "replace_one", whiten=True), random_state=1)
+    >>> look = Spread(1.0, "replace_one", whiten=True)
+    >>> centre, matrix = whitening(rows, np.zeros(2), np.ones(2), look, random_state=1)
     >>> bool(abs(np.corrcoef((rows @ matrix.T).T)[0, 1]) < 0.1 < abs(np.corrcoef(rows.T)[0, 1]))
     True
     """
     *_, (_, generator) = noise.open_streams(random_state, 4)  # beside the bounds' own
-    columns = rows.shape[1]
+    columns = len(middle)
     deviation = spread.matrix_noise(columns)
-    sums = np.zeros((columns + 1, columns + 1))
-    for first in range(0, len(rows), max(_PIECE // columns, 1)):
-        piece = rows[first : first + max(_PIECE // columns, 1)]
-        piece = piece[np.isfinite(piece).all(axis=1)]
-        norms = np.linalg.norm(piece, axis=1, keepdims=True)
-        longest = CLIPPED * math.sqrt(columns)
-        piece = piece * np.minimum(1.0, longest / np.maximum(norms, 1e-300))
-        # Cut to multiples of 2**-12, which are multiplied and added up without any rounding.
-        piece = np.column_stack([np.ones(len(piece)), np.trunc(piece * 2.0**12) / 2.0**12])
-        sums += piece.T @ piece
+    sums = Products(middle, half).answered(asked(rows))
     upper = np.triu_indices(columns + 1)
     weigh = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
     found = np.zeros_like(sums)
@@ -197,12 +171,13 @@ def private_centre(
     records: int,
     random_state: noise.Seed = None,
     room: float = SNUG,
+    sparse: bool = False,
 ) -> tuple[Array, float]:
     """The mean of the rows and how far from it they usually lie, as a share of ``longest``.
 
     Parameters
     ----------
-    rows : array or sparse matrix of shape (records, features)
+    rows : array or sparse matrix of shape (records, features), or `Asked`
         One with a value that is not finite counts nothing, longer ones are scaled down. Sparse
         rows are not centred, as they would not be sparse afterwards.
     longest : float
@@ -211,6 +186,8 @@ def private_centre(
         How many rows there are, by a public number.
     room : float
         How much longer than usual a row may be before it is cut off.
+    sparse : bool
+        Whether rows are sparse.
 
     Guarantee
     ---------
@@ -225,45 +202,17 @@ def private_centre(
     """
     *_, (generator, _) = noise.open_streams(random_state, 4)
     of_counts, of_sums = look.noise()
-    sparse, features = scipy.sparse.issparse(rows), rows.shape[1]
-    lengths = np.concatenate([np.zeros(0), *(norms for _, norms in _with_norms(rows, longest))])
-    _, reach, _ = _window(_Shares(lengths, 0.0, 1.0), of_counts, generator)
-    sums = np.zeros(features + 1)
-    for piece, norms in _with_norms(rows, longest):
-        held = np.isfinite(norms)
-        shrink = 1 / np.maximum(norms[held], reach)
-        if not sparse:
-            # Cut towards 0, to multiples of which a million million are added up exactly.
-            unit = np.trunc(piece[held] * shrink[:, None] * 2.0**20) / 2.0**20
-            sums[:-1] += unit.sum(axis=0)
-        sums[-1] += _summable((norms[held] * shrink) ** 2 - 0.5).sum()
+    seen = asked(rows)
+    counts = Lengths(longest).answered(seen)
+    _, reach, _ = _window(counts, of_counts, generator)
+    sums = Means(longest, reach).answered(seen)
     found = _noisy(sums, of_sums, generator) / records
-    mean, hidden = found[:-1], features * (of_sums / records) ** 2
+    mean, hidden = found[:-1], (found.size - 1) * (of_sums / records) ** 2
     length = float(mean @ mean)
     # What noise alone would make of it is taken off, and nothing is left where it is all noise.
     kept = 0.0 if sparse else max(1 - hidden / max(length, 1e-300), 0.0)
     usual = max(found[-1] + 0.5 - kept**2 * length + of_sums / records, _NARROWEST**2)
     return kept * mean * reach * longest, min(room * math.sqrt(usual), 2.0) * reach
-
-
-def _with_norms(rows: Any, longest: float) -> Iterator[tuple[Any, Array]]:
-    """Pieces of rows in double precision and units of ``longest``, with their norms.
-
-    Norms are not finite where a value is not. Squares of the rows as they came might underflow, and
-    a row whose norm is taken for 0 would not be clipped.
-    """
-    size = max(_PIECE // max(rows.shape[1], 1), 1)
-    for first in range(0, rows.shape[0], size):
-        with np.errstate(over="ignore", invalid="ignore"):
-            piece = rows[first : first + size].astype(np.float64) / longest
-            squares = piece.multiply(piece) if scipy.sparse.issparse(piece) else piece * piece
-            norms = np.sqrt(np.asarray(squares.sum(axis=1), dtype=np.float64).ravel())
-        yield piece, norms
-
-
-def _summable(values: Array) -> Array:
-    """Multiples of 2**-20: a million million of them are added up without any rounding."""
-    return noise.round_to_grid(values, 2.0**-20)
 
 
 def _noisy(sums: Array, deviation: float, generator: np.random.Generator) -> Array:

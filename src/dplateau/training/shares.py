@@ -19,13 +19,15 @@ from dplateau.errors import DataError, PlanError
 from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import data, engine
-from dplateau.training.partitions import Loader
+from dplateau.training.asking import Question
+from dplateau.training.partitions import Loader, Part
 from dplateau.training.sources import dense_from_table
 from dplateau.training.sums import compensated
 from dplateau.training.team import Rows, Team
 
 Array = NDArray[np.float64]
 Prepare = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
+Map = Callable[[Any], Any]
 
 
 class Facts(NamedTuple):
@@ -39,6 +41,7 @@ class Facts(NamedTuple):
     columns: int
     names: tuple[str, ...]
     kind: str
+    sparse: bool = False
 
 
 class Reply(NamedTuple):
@@ -74,6 +77,7 @@ class Share:
         self.rows: tuple[Any, Any, Any] = None, None, None
         self.groups: NDArray[np.int64] | None = None
         self.digest = ""
+        self.mapped = False
 
     @_replies
     def load(
@@ -101,6 +105,19 @@ class Share:
         """The people here, in their order: the number of everybody's first row."""
         assert self.groups is not None
         return np.unique(self.groups)
+
+    @_replies
+    def map(self, features: Map) -> bool:
+        """Change the features, once: an ask that is repeated finds them changed."""
+        if not self.mapped:
+            X, y, weights = self.rows
+            self.rows, self.mapped = (features(X) if len(y) else X, y, weights), True
+        return True
+
+    @_replies
+    def total(self, number: int, question: Question) -> tuple[int, str, NDArray[Any]]:
+        """What is asked about all rows here, under the number of the ask."""
+        return number, self.digest, question.of(Part(*self.rows, self.groups))
 
     @_replies
     def settle(self, plan: Plan, loss: Loss) -> bool:
@@ -163,8 +180,11 @@ def facts(part: Any, secret: bytes) -> Facts:
     for array in [*arrays, y, *weights]:
         _add(digest, array)
     numbers = "fiub"  # targets: numbers of any kind go together, text does not go with them
-    kind = f"{X.dtype}, targets {'numbers' if y.dtype.kind in numbers else 'labels'}"
-    return Facts(X.shape[0], digest.hexdigest(), X.shape[1], tuple(map(str, columns)), kind)
+    sparse = scipy.sparse.issparse(X)
+    kind = f"{X.dtype}{' sparse' if sparse else ''}, targets "
+    kind += "numbers" if y.dtype.kind in numbers else "labels"
+    names = tuple(map(str, columns))
+    return Facts(X.shape[0], digest.hexdigest(), X.shape[1], names, kind, sparse)
 
 
 def _add(digest: Any, array: NDArray[Any]) -> None:
