@@ -42,6 +42,7 @@ _CHANCES = np.concatenate(  # of being beaten: the ends of cells
 )
 _DEEPER = 1e-3  # a profile is tabulated down to this share of the delta in question
 _STEEPEST = 600.0  # epsilons beyond are not told from infinity
+_FLATTEST = 1e-290  # slopes below are not told from 0
 _FINISHED = 1e-9
 _LOSSES = np.linspace(-9.0, 9.0, 1441)  # ends of cells of a standard normal privacy loss
 
@@ -254,11 +255,13 @@ class Selection:
         if excess(0.0) <= 0:
             return 0.0
         # Every hinge asks the table at epsilon - log x; beyond the table nothing is gained.
-        high = float(profile.epsilons[-1]) + math.log(float(np.max(hinges[0])))
+        finite = hinges[0][np.isfinite(hinges[0])]
+        high = float(profile.epsilons[-1]) + math.log(float(np.max(finite, initial=1.0)))
         if excess(high) > 0:
             return math.inf
         root = float(brentq(excess, 0.0, high, xtol=_FINISHED, rtol=1e-12))
-        return (root + _FINISHED) * SAFE
+        found = min((root + _FINISHED) * SAFE, high)
+        return found if excess(found) <= 0 else high
 
     def _by_renyi(self, profile: Profile, delta: float) -> float:
         if profile.rho is None:
@@ -328,12 +331,17 @@ def _hinges(trials: Trials, profile: Profile) -> tuple[Vector, Vector]:
     See docs/theory.md#section-16.
 
     ``psi(x) = max_s (g(s) - x g(B(s)))^+`` with ``g(s) = f'(1 - s)``. Neither ``g`` nor ``B`` turns
-    back, so on a cell of chances the line is below the one through the cell's better ends.
+    back, so on a cell of chances the line is below the one through the cell's better ends. A line
+    too flat for floats counts as level: its knot is infinite, its mass is its height.
     """
     heights = trials.weight(_CHANCES[:-1]) * SAFE
-    slopes = np.maximum(trials.weight(profile.largest(_CHANCES[1:])) / SAFE, 1e-300)
-    hull: list[tuple[float, float]] = [(0.0, 0.0)]
-    for slope, height in sorted(zip(slopes.tolist(), heights.tolist(), strict=True)):
+    slopes = trials.weight(profile.largest(_CHANCES[1:])) / SAFE
+    if not (np.isfinite(heights).all() and np.isfinite(slopes).all()):
+        return np.array([math.inf]), np.ones(1)  # fails closed
+    level = slopes < _FLATTEST
+    hull = [(0.0, float(np.max(heights[level], initial=0.0)))]
+    steep = zip(slopes[~level].tolist(), heights[~level].tolist(), strict=True)
+    for slope, height in sorted(steep):
         if height <= hull[-1][1]:
             continue  # lower and steeper than the line before it
         while len(hull) > 1 and (
@@ -344,7 +352,7 @@ def _hinges(trials: Trials, profile: Profile) -> tuple[Vector, Vector]:
         hull.append((slope, height))
     knots = np.array([_crossing(one, other) for one, other in pairwise(hull)])
     steps = np.diff([slope for slope, _ in hull])
-    return knots, steps * knots
+    return np.append(knots, math.inf), np.append(steps * knots, hull[0][1])
 
 
 def _crossing(one: tuple[float, float], other: tuple[float, float]) -> float:

@@ -24,6 +24,7 @@ from dplateau.errors import PlanError
 
 _SHORTEST, _LONGEST = 1.0 + 1e-9, 1e6  # expected numbers of trials that a law is looked for in
 _SMALL = 1e-6  # |eta| below which the general formula loses digits to the logarithmic one
+_STEEP = 500.0  # exponents beyond are kept as logarithms
 _DIGITS, _BITS = 60, 53  # of decimals, and of a generator's uniform number
 RARE = 2.0**-100  # how likely more than `Trials.most` are, and twice how far their law is off
 
@@ -128,38 +129,42 @@ class NegativeBinomial(Trials):
             )
         object.__setattr__(self, "eta", eta)
         object.__setattr__(self, "gamma", probability("gamma", self.gamma))
+        if _log_mean(eta, self.gamma) > math.log(_LONGEST) + 1e-9:
+            raise PlanError(
+                f"a law of trials expects at most {_LONGEST:g} of them; eta={eta:g} and "
+                f"gamma={self.gamma:g} mean more. Give a larger gamma, or a smaller eta."
+            )
 
     @classmethod
     def with_mean(cls, eta: float, mean: float) -> NegativeBinomial:
         """The law of this shape with so many trials expected."""
         mean = _check_mean(mean)
         gap = brentq(
-            lambda log_gamma: cls(eta, math.exp(log_gamma)).mean - mean, -200.0, math.log1p(-1e-12)
+            lambda log_gamma: _log_mean(eta, math.exp(log_gamma)) - math.log(mean),
+            *(-200.0, math.log1p(-1e-12)),
+            xtol=1e-15,
         )
         return cls(eta, math.exp(gap))
 
     @property
-    def _scale(self) -> float:
-        """``f'(0)``."""
-        log_gamma = math.log(self.gamma)
-        if self.eta == 0:
-            return (1 - self.gamma) / -log_gamma
-        return self.eta * (1 - self.gamma) / math.expm1(-self.eta * log_gamma)
-
-    @property
     def mean(self) -> float:
-        return float(self._scale * self.gamma ** (-self.eta - 1))
+        return math.exp(_log_mean(self.eta, self.gamma))
 
     def weight(self, beaten: Vector) -> Vector:
-        held = self.gamma + (1 - self.gamma) * beaten
-        return np.asarray(self._scale * held ** (-self.eta - 1))
+        held = (
+            1 + (1 - self.gamma) / self.gamma * beaten
+        )  # over gamma, so that powers stay within floats
+        return np.asarray(self.mean * held ** (-self.eta - 1))
 
     def chance(self, share: float) -> float:
         log_held = math.log(self.gamma + (1 - self.gamma) * share)
         log_gamma = math.log(self.gamma)
         if self.eta == 0:
             return 1 - log_held / log_gamma
-        return 1 - math.expm1(-self.eta * log_held) / math.expm1(-self.eta * log_gamma)
+        part, whole = -self.eta * log_held, -self.eta * log_gamma
+        if whole > _STEEP:  # the ones that are taken off no longer count
+            return 1 - (math.exp(part - whole) - math.exp(-whole))
+        return 1 - math.expm1(part) / math.expm1(whole)
 
     @property
     def _beyond(self) -> float:
@@ -179,6 +184,16 @@ class NegativeBinomial(Trials):
         beside = (1 - 1 / alphas) * rho - math.log(self.gamma) / alphas
         least = float(np.min(beside, initial=math.inf))
         return rho + (1 + self.eta) * least + math.log(self.mean) / (alphas - 1)
+
+
+def _log_mean(eta: float, gamma: float) -> float:
+    """``log E K`` of a truncated negative binomial number of trials."""
+    log_gamma = math.log(gamma)
+    if eta == 0:
+        return math.log((1 - gamma) / -log_gamma) - log_gamma
+    whole = -eta * log_gamma
+    below = whole if whole > _STEEP else math.log(abs(math.expm1(whole)))
+    return math.log(abs(eta) * (1 - gamma)) - below - (eta + 1) * log_gamma
 
 
 @dataclass(frozen=True)
@@ -267,26 +282,27 @@ def laws_with_chance(candidates: int, chance: float) -> list[Trials]:
     >>> [round(law.mean, 1) for law in laws_with_chance(4, 0.5)]
     [3.6, 3.0, 2.7]
     """
-    share = 1 / candidates
+    share, most = 1 / candidates, 50.0 * candidates
     if candidates == 1:
         return [NegativeBinomial(1.0, 1 - 1e-9)]
     check_delta(chance)
-    found: list[Trials] = []
+    found: list[Trials | None] = []
     for eta in (0.0, 1.0):
-        law = _solved(
-            lambda t, eta=eta: NegativeBinomial(eta, math.exp(-math.exp(t))), share, chance
+        end = -math.log(NegativeBinomial.with_mean(eta, most).gamma)
+        found.append(
+            _solved(lambda t, eta=eta: NegativeBinomial(eta, math.exp(-t)), end, share, chance)
         )
-        found += [law] if law is not None else []
-    poisson = _solved(lambda t: PoissonTrials(math.exp(t)), share, chance)
-    found += [poisson] if poisson is not None else []
-    return [law for law in found if law.mean <= 50 * candidates]
+    found.append(_solved(PoissonTrials, PoissonTrials.with_mean(most).rate, share, chance))
+    return [law for law in found if law is not None]
 
 
-def _solved(law: Any, share: float, chance: float) -> Trials | None:
-    low, high = math.log(1e-9), math.log(200.0)
-    if not law(low).chance(share) < chance < law(high).chance(share):
+def _solved(law: Any, end: float, share: float, chance: float) -> Trials | None:
+    """The law of a family, up to ``end``, that does with ``chance`` what a trial does by share."""
+    low, high = math.log(1e-9), math.log(end)
+    if not law(math.exp(low)).chance(share) < chance < law(end).chance(share):
         return None
-    found: Trials = law(brentq(lambda t: law(t).chance(share) - chance, low, high))
+    root = brentq(lambda t: law(math.exp(t)).chance(share) - chance, low, high)
+    found: Trials = law(math.exp(root))
     return found
 
 
