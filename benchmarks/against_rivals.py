@@ -34,20 +34,26 @@ def grid(**values: tuple[float, ...]) -> list[Json]:
 RIVALS: dict[str, tuple[Fit, list[Json]]] = {
     "objective perturbation": (
         rivals.objective_perturbation,
-        grid(share=(0.05, 0.1, 0.2, 0.4)),
+        grid(share=(0.02, 0.05, 0.1, 0.2, 0.4)),
     ),
     "DP-FC": (
         rivals.feature_covariance,
-        grid(steps=(5, 20, 60), rate=(2.0, 6.0), ridge=(0.02, 0.1, 0.4), share=(0.1,), clip=(0.5,)),
+        grid(
+            steps=(5, 20, 60, 150),
+            rate=(2.0, 6.0),
+            ridge=(0.005, 0.02, 0.1, 0.4),
+            share=(0.1,),
+            clip=(0.5,),
+        ),
     ),
     "double-noise Newton": (
         rivals.double_noise,
-        grid(steps=(3, 8), ridge=(0.003, 0.01, 0.03, 0.1), share=(0.3,)),
+        grid(steps=(3, 8, 20), ridge=(0.003, 0.01, 0.03, 0.1, 0.3), share=(0.3,)),
     ),
-    "AdaSSP": (rivals.adassp, grid(factor=(0.1, 0.3, 1.0, 3.0))),
+    "AdaSSP": (rivals.adassp, grid(factor=(0.1, 0.3, 1.0, 3.0, 10.0))),
     "iterative Hessian mixing": (
         rivals.hessian_mixing,
-        grid(steps=(2, 4, 8), rows=(3.0, 10.0), share=(0.3, 0.7), clip=(0.25, 0.5)),
+        grid(steps=(2, 4, 8, 16), rows=(2.0, 3.0, 10.0), share=(0.3, 0.7), clip=(0.25, 0.5, 1.0)),
     ),
 }
 
