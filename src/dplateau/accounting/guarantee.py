@@ -108,25 +108,44 @@ class Guarantee:
 
     plan: Plan
     reference_delta: float = 1e-6
-    _asked: dict[tuple[str, float], tuple[Chosen | None, float]] = field(
+    _asked: dict[tuple[str, float], Chosen | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _epsilons: dict[tuple[str, float], float] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _won: dict[float, tuple[Chosen, float]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     # -- the bounds -----------------------------------------------------------------------------
 
-    def _answer(self, name: str, delta: float) -> tuple[Chosen | None, float]:
-        """What one bound says at this delta; worked out once."""
+    def _chosen(self, name: str, delta: float) -> Chosen | None:
+        """One bound with the parameters that are best at this delta; worked out once."""
         key = (name, delta)
         if key not in self._asked:
-            chosen = bound_named(name).at(self.plan, delta)
-            self._asked[key] = (chosen, math.inf if chosen is None else chosen.epsilon(delta))
+            self._asked[key] = bound_named(name).at(self.plan, delta)
         return self._asked[key]
 
-    def winner(self, delta: float) -> tuple[Chosen, float]:
-        """The bound that is least at this delta, and its epsilon.
+    def _answer(self, name: str, delta: float) -> tuple[Chosen | None, float]:
+        """What one bound says at this delta; worked out once."""
+        chosen, key = self._chosen(name, delta), (name, delta)
+        if key not in self._epsilons:
+            self._epsilons[key] = math.inf if chosen is None else chosen.epsilon(delta)
+        return chosen, self._epsilons[key]
 
-        A bound that can only be larger than one already worked out is left alone.
-        """
+    def winner(self, delta: float) -> tuple[Chosen, float]:
+        """The bound that is least at this delta, and its epsilon; worked out once."""
+        if delta not in self._won:
+            self._won[delta] = self._winner(delta)
+        return self._won[delta]
+
+    def alone(self, delta: float) -> float:
+        """The epsilon of the training by itself, whatever else the guarantee counts."""
+        return Guarantee._winner(self, delta)[1]
+
+    def _winner(self, delta: float) -> tuple[Chosen, float]:
+        """A bound that can only be larger than one already worked out is left alone."""
         best, found = math.inf, dict[str, Chosen]()
         for bound in self._bounds:
             if best == 0:  # nothing undercuts that
@@ -217,7 +236,7 @@ class Guarantee:
 
     def _proved(self, name: str, aim: float, epsilon: float) -> float:
         """The delta that one bound proves at ``epsilon``, its parameters chosen for ``aim``."""
-        chosen = bound_named(name).at(self.plan, aim)
+        chosen = self._chosen(name, aim)
         value = 1.0 if chosen is None else chosen.profile.delta(epsilon)
         return value if 0 <= value <= 1 else 1.0  # NaN fails closed
 

@@ -102,9 +102,9 @@ class PreparedGuarantee(Guarantee):
 
     mu: float = 0.0
 
-    def winner(self, delta: float) -> tuple[Chosen, float]:
+    def _winner(self, delta: float) -> tuple[Chosen, float]:
         """The bound that is least for the training alone, composed with the release."""
-        chosen, alone = super().winner(delta)
+        chosen, alone = super()._winner(delta)
         if self.mu == 0:
             return chosen, alone
         both = chosen._replace(profile=beside(chosen.profile, self.mu))

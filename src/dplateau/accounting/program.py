@@ -42,7 +42,7 @@ class ProgramGuarantee(Guarantee):
     ideal: Guarantee = field(kw_only=True)
     charge: Charge = field(kw_only=True)
 
-    def winner(self, delta: float) -> tuple[Chosen, float]:
+    def _winner(self, delta: float) -> tuple[Chosen, float]:
         """The bound that is least, and its epsilon with what rounding adds."""
         chosen, epsilon = self.ideal.winner(self.charge.ideal_delta(delta))
         return chosen, self.charge.claimed(epsilon, delta)

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dplateau._validate import non_negative, positive, probability
 from dplateau.accounting.bounds.base import Bound, Chosen
+from dplateau.accounting.bounds.hypotheses import hypotheses_of
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.accounting.privacy_loss.conversions import check_delta
@@ -243,7 +244,7 @@ class SearchGuarantee(Guarantee):
     def _price(self) -> _Price:
         return _Price(self._facts.price(self.reference_delta, self.mu))
 
-    def winner(self, delta: float) -> tuple[Chosen, float]:
+    def _winner(self, delta: float) -> tuple[Chosen, float]:
         """The privacy profile of the selection."""
         epsilon = self._price.epsilon(check_delta(delta))
         return Chosen(SELECTION, self._price, self.plan.iterations), (
@@ -277,7 +278,7 @@ class SearchGuarantee(Guarantee):
                 for mu in (self.mu,)
                 if mu
             ),
-            *Guarantee(self.plan).at(self.reference_delta).hypotheses,
+            *hypotheses_of(self.plan, Guarantee._winner(self, self.reference_delta)[0]),
         )
 
     def rdp(self, alphas: ArrayLike) -> Vector:

@@ -154,7 +154,7 @@ class Bought:
 def _training_alone(guarantee: ProgramGuarantee) -> float:
     """What the training would cost by itself, at the same delta."""
     delta, charge = guarantee.reference_delta, guarantee.charge
-    return charge.claimed(account(guarantee.plan).epsilon(charge.ideal_delta(delta)), delta)
+    return charge.claimed(guarantee.ideal.alone(charge.ideal_delta(delta)), delta)
 
 
 __all__ = ["Bought"]
