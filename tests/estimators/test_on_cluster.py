@@ -126,12 +126,7 @@ def test_nothing_is_gathered_silently(client, table):
         lambda: model().fit(far_X, y),
         lambda: model().fit(client.persist(far_X), far_y),
         lambda: model().fit(far_X, far_y.rechunk(200)),
-        lambda: dp.PrivateSearch(
-            dp.PrivateLogisticRegression(data_norm=1.0, classes=[0, 1]),
-            {"radius": [1.0, 2.0]},
-            epsilon=2.0,
-            delta=1e-6,
-        ).fit(far_X, far_y),
+        lambda: searched("classes").fit(far_X, y),
     ]
     for act in refused:
         with pytest.raises(DataError):
@@ -179,6 +174,56 @@ def test_what_a_budget_buys_is_bought_from_the_workers_too(client, table, bought
     if "intervals" in bought:
         ends = here.confidence_intervals().coef_, there.confidence_intervals().coef_
         np.testing.assert_allclose(*ends, rtol=0, atol=1e-12)
+
+
+SEARCHED = {
+    "classes": (dp.PrivateLogisticRegression, {"classes": [0, 1]}),
+    "numbers": (dp.PrivateLinearRegression, {"target_bounds": (0, 2)}),
+    "median": (dp.PrivateQuantileRegressor, {"target_bounds": (0, 2), "quantile": 0.5}),
+}
+
+
+def searched(kind, relation="replace_one", **changes):
+    estimator, facts = SEARCHED[kind]
+    bounds = {"feature_bounds": [(-9, 11), (-50, 70)], "neighboring_relation": relation}
+    grid = {"steps": [3, 6], "batches": ["full"]}
+    budget = {"epsilon": 6.0, "delta": 1e-4, "random_state": 3}
+    return dp.PrivateSearch(estimator(**facts, **bounds, **changes), grid, **budget)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("kind", SEARCHED)
+def test_a_search_on_workers_chooses_what_one_machine_chooses(client, table, kind, relation):
+    X, y, far_X, far_y = arrays(table)
+    here = searched(kind, relation, scaling="standard").fit(X, y)
+    there = searched(kind, relation, scaling="standard").fit(far_X, far_y)
+    assert there.best_params_ == here.best_params_
+    assert there.best_score_ == here.best_score_
+    found, expected = there.best_estimator_, here.best_estimator_
+    np.testing.assert_array_equal(found.scaling_, expected.scaling_)
+    np.testing.assert_allclose(found.weights_, expected.weights_, rtol=0, atol=1e-14)
+    assert there.certificate_.bought == here.certificate_.bought
+    assert there.certificate_.verify(found).holds
+
+
+@pytest.mark.advice(
+    "Choose a sum over records: 'accuracy' for classes",
+    "If the index is public, X.clear_divisions()",
+)
+def test_a_search_on_workers_scores_by_sums_of_rows_in_a_public_order(client, table):
+    far_X, far_y = arrays(table)[2:]
+    for scoring in ("roc_auc", "accuracy"):
+        search = searched("classes").set_params(scoring=scoring)
+        if scoring == "accuracy":
+            search.fit(far_X, far_y)
+            continue
+        with pytest.raises(PlanError, match=r"'roc_auc'.*Choose a sum over records"):
+            search.fit(far_X, far_y)
+    far = dd.from_pandas(table[["age", "ok"]] / 100, npartitions=3)
+    target = far["ok"] * 100
+    with pytest.raises(PlanError, match=r"cut by content.*Nothing is released"):
+        searched("numbers").fit(far, target)
+    searched("numbers").fit(far.clear_divisions(), target.clear_divisions())
 
 
 def test_people_are_looked_at_once_each_on_workers_too(client, table):
@@ -381,3 +426,15 @@ def test_files_on_workers_are_scaled_as_on_one_machine(client, files, bought):
         np.testing.assert_array_equal(here.estimator.scaling_, there.estimator.scaling_)
     assert here.certificate.bought == there.certificate.bought
     assert here.certificate.epsilon == there.certificate.epsilon
+
+
+def test_files_on_workers_are_searched_as_on_one_machine(client, files):
+    folder, schema = files
+    search = {"param_grid": {"steps": [4, 8], "batches": ["full"]}, "random_state": 2}
+    facts = {"epsilon": 3.0, "delta": 1e-5, "search": search}
+    columns = ["a", "b", "ok"]
+    here = TableModel.train(read_table(folder, columns), schema, "ok", **facts)
+    there = TableModel.train(TableElsewhere(folder, columns), schema, "ok", **facts)
+    assert here.certificate.bought.scaling is not None
+    assert here.certificate.bought == there.certificate.bought
+    assert there.certificate.epsilon <= 3.0

@@ -449,6 +449,43 @@ def test_a_worker_lost_after_a_look_changes_nothing(method, replace):
     assert len({number for _, number, _ in asks}) == 2
 
 
+@pytest.mark.parametrize("method", ["part", "map", "score", "settle", "sum"])
+def test_a_worker_lost_after_records_were_put_aside_changes_nothing(method):
+    struck = []
+
+    def strike(member, called):
+        if called == method and len(struck) < 2:
+            struck.append(member.address)
+            if len(struck) == 2:
+                return "lost"
+            workers.kill(member.address)
+        return None
+
+    workers = HereWorkers(3, strike)
+    team = ClusterTeam(partitions(), workers, prepare=lambda *rows: (*rows, -rows[1]))
+    X, y = problem()
+    scored = np.random.default_rng(1).random(N) < 0.3
+    team.part(scored, "replace_one")
+    assert np.array_equal(team.total(LOOK), LOOK.of(Part(X, y)))  # of all records
+    team.map(Doubled())
+    told = Targets()
+    assert np.array_equal(team.score(told), told.of(Part(X[scored], -y[scored])))
+    plan = plan_for(records=int(N - scored.sum()), noise_multiplier=0.0)
+    found = release(plan, plan.loss, team, None, random_state=5).weights
+    expected = run(plan, plan.loss, 2 * X[~scored], y[~scored], random_state=5)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+    assert np.array_equal(team.score(told), told.of(Part(X[scored], -y[scored])))
+    assert len(struck) == 2
+
+
+class Targets:
+    """How many targets of each sign there are, where the first feature is positive."""
+
+    def of(self, part):
+        seen = part.y[part.X[:, 0] > 0]
+        return np.array([(seen > 0).sum(), (seen < 0).sum()])
+
+
 def test_noise_of_a_look_is_drawn_after_its_sum_and_once(monkeypatch):
     drawn = []
     monkeypatch.setattr(

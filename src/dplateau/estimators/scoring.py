@@ -9,6 +9,7 @@ enlarged by rounding.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,9 @@ from scipy.stats import rankdata
 from dplateau._validate import non_negative
 from dplateau.errors import PlanError
 from dplateau.plan.batches import REPLACE_ONE
+from dplateau.training.cluster import ClusterTeam
 from dplateau.training.exact import add_and_round
+from dplateau.training.partitions import Part
 
 Array = NDArray[np.float64]
 Contributions = Callable[[Any, Any, NDArray[Any]], Array]
@@ -86,13 +89,13 @@ def score_for(scoring: Any, model: Any, relation: str, records: int, likely: int
         )
     twice = 2.0 if relation == REPLACE_ONE else 1.0
     if name == "accuracy":
-        return Score(name, _sum_of(_hits), twice / 2, likely, 0.5)
+        return Score(name, SumOf(_hits), twice / 2, likely, 0.5)
     if name == "roc_auc":
         if len(model._labels()) != 2:
             raise PlanError("roc_auc ranks two classes; found more. Choose 'accuracy'.")
         return Score(name, _pairs_over(records), twice / 2)
     # Losses in [0, 1], of which half is taken off so that a record brings at most that.
-    return Score(name, _sum_of(_residuals if name == "r2" else _pinball), twice / 2, likely, -0.5)
+    return Score(name, SumOf(_residuals if name == "r2" else _pinball), twice / 2, likely, -0.5)
 
 
 def _own(scoring: Callable[[Any, Any, NDArray[Any]], float]) -> Score:
@@ -106,13 +109,49 @@ def _own(scoring: Callable[[Any, Any, NDArray[Any]], float]) -> Score:
     return Score(name, scoring, non_negative("scoring.sensitivity", stated))
 
 
-def _sum_of(contributions: Contributions) -> Callable[[Any, Any, NDArray[Any]], float]:
-    def total(model: Any, X: Any, y: NDArray[Any]) -> float:
-        each = contributions(model, X, y)
-        bounded = np.clip(np.where(np.isfinite(each), each, 0.0), -0.5, 0.5)
-        return int(np.rint(bounded * _PARTS).astype(np.int64).sum()) / _PARTS
+@dataclass(frozen=True)
+class SumOf:
+    """The sum of what records contribute, each in [-1/2, 1/2]."""
 
-    return total
+    contributions: Contributions
+
+    def __call__(self, model: Any, X: Any, y: NDArray[Any]) -> float:
+        return self.parts(model, X, y) / _PARTS
+
+    def parts(self, model: Any, X: Any, y: NDArray[Any]) -> int:
+        """How many parts it is, a whole number."""
+        with warnings.catch_warnings():  # of columns whose names were left behind
+            warnings.simplefilter("ignore")
+            each = self.contributions(model, X, y)
+        bounded = np.clip(np.where(np.isfinite(each), each, 0.0), -0.5, 0.5)
+        return int(np.rint(bounded * _PARTS).astype(np.int64).sum())
+
+    def of_team(self, model: Any, team: ClusterTeam) -> float:
+        """The sum over the records that a cluster has put aside."""
+        return int(team.score(_Parts(self, model)).item()) / _PARTS
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """A score as it is asked of workers."""
+
+    score: SumOf
+    model: Any
+
+    def of(self, part: Part) -> NDArray[np.int64]:
+        if part.X.shape[0] == 0:
+            return np.zeros(1, np.int64)
+        return np.array([self.score.parts(self.model, part.X, np.asarray(part.y))], np.int64)
+
+
+def refuse_unsummed(score: Score) -> None:
+    """Refuse a score that sees all records at once where workers hold them."""
+    if not isinstance(score.value, SumOf):
+        raise PlanError(
+            f"scoring={score.name!r} compares all records with each other, and these lie on a "
+            "cluster. Choose a sum over records: 'accuracy' for classes, 'r2' or 'pinball' for "
+            "numbers."
+        )
 
 
 def _hits(model: Any, X: Any, y: NDArray[Any]) -> Array:
@@ -162,4 +201,4 @@ def noisy_score(value: float, deviation: float, stream: np.random.Generator) -> 
     return float(add_and_round(np.array([kept]), deviation, grid, stream)[0])
 
 
-__all__ = ["Score", "noisy_score", "score_for"]
+__all__ = ["Score", "SumOf", "noisy_score", "refuse_unsummed", "score_for"]

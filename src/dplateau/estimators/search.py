@@ -20,16 +20,18 @@ from dplateau.accounting.rounding import PROMISED
 from dplateau.accounting.search import Search, check_candidates
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
-from dplateau.errors import DataError, PlanError
+from dplateau.errors import PlanError, nothing_released
 from dplateau.estimators.base import PrivateLinearModel
+from dplateau.estimators.on_cluster import team_of
 from dplateau.estimators.scaling import stay_as_they_are
 from dplateau.estimators.scoring import Score, noisy_score, score_for
 from dplateau.estimators.search_plan import choose_trials, plan_search
+from dplateau.estimators.search_records import Here, Sizes, There, to_score
 from dplateau.estimators.surroundings import COPIES, accounted
-from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
 from dplateau.training.count import count_records
+from dplateau.training.partitions import lies_elsewhere
 from dplateau.training.run import Release, release
 from dplateau.training.selecting import best_of
 
@@ -38,7 +40,6 @@ _COMMON = (
     *("classes", "target_bounds", "neighboring_relation", "records"),
     *("feature_bounds", "scaling"),  # looked at once, before the search
 )
-_PUBLIC_ORDER = 20240229  # any fixed number: which rows are scored is public, and not by position
 
 
 class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
@@ -182,12 +183,10 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         """What `fit` would do on data of this shape: the law of trials, the plans, the noise."""
         with accounted():
             models = [model for _, model in self._candidates()]
-            sizes = _Sizes.of(models[0], n_samples, self.validation)
+            sizes = Sizes.of(models[0], n_samples, self.validation)
             return self._planned(models, sizes, n_features)
 
-    def _planned(
-        self, models: Sequence[PrivateLinearModel], sizes: _Sizes, features: int
-    ) -> Search:
+    def _planned(self, models: Sequence[PrivateLinearModel], sizes: Sizes, features: int) -> Search:
         counting = models[0]._counting()
         epsilon, delta = min(float(self.epsilon), PROMISED), float(self.delta)  # type: ignore[arg-type]
         if counting.count is not None:
@@ -214,7 +213,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             before=looked,
         )
 
-    def _look(self, models: Sequence[PrivateLinearModel], sizes: _Sizes, features: int) -> Bought:
+    def _look(self, models: Sequence[PrivateLinearModel], sizes: Sizes, features: int) -> Bought:
         """The look at the features that is bought before the search, by all its records.
 
         Only where every candidate would have it: settings may be stated in the features' scale.
@@ -223,7 +222,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             return Bought()
         return models[0]._purchases(sizes.units, features)
 
-    def _score(self, model: PrivateLinearModel, sizes: _Sizes) -> Score:
+    def _score(self, model: PrivateLinearModel, sizes: Sizes) -> Score:
         likely = sizes.scored
         if sizes.likely is not None:
             likely = max(1, round(sizes.likely * self.validation / (1 - self.validation)))
@@ -236,7 +235,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y : as for the estimator's own ``fit``
+        X, y : as for the estimator's own ``fit``, Dask collections included
         """
         with accounted():  # copies of the estimator are what this search pays for
             self._fit(X, y)
@@ -244,30 +243,40 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any) -> None:
         candidates = self._candidates()
-        models = [model for _, model in candidates]
-        first = models[0]
+        first = candidates[0][1]
         first._loss()  # missing facts are refused before any data is read
-        X, y = first._records(X, y)
-        targets = first._targets(y)
+        if lies_elsewhere(X):  # on the workers of a cluster
+            with nothing_released(), team_of(first, X, y, scored=True) as team:
+                self._among(candidates, There(team))
+        else:
+            X, y = first._records(X, y)
+            self._among(candidates, Here(X, y, first._targets(y)))
+
+    def _among(
+        self, candidates: list[tuple[dict[str, Any], PrivateLinearModel]], held: Here | There
+    ) -> None:
+        """Choose by these records."""
+        models = [model for _, model in candidates]
+        first, (rows, features) = models[0], held.X.shape
         counting = first._counting()
-        rows = X.shape[0]
         bound = rows if first.records is None else first.records
         likely = bound
         if counting.count is not None:
             bound = count_records(counting.count, rows, self.random_state)
             likely = counting.count.likely_records(bound)
-        sizes = _Sizes.of(first, bound, self.validation, likely)
+        sizes = Sizes.of(first, bound, self.validation, likely)
+        score = self._score(first, sizes)
+        held.check(score)
         for model in models:
-            model._left_alone = stay_as_they_are(X)
-        search = self._planned(models, sizes, X.shape[1])
-        look = self._look(models, sizes, X.shape[1])
-        first.random_state = self.random_state
-        scaled = first._scaled(X, look, sizes.units, targets)  # all are looked at, once
-        first.random_state = None
+            model._left_alone = stay_as_they_are(held.X)
+        search = self._planned(models, sizes, features)
+        look = self._look(models, sizes, features)
         *_, streams = noise.open_streams(self.random_state, 3)
-        scored = _to_score(first, rows, sizes, float(self.validation), streams[1])
-        trial = _Trial(self, search, models, self._score(first, sizes), streams)
-        best = trial.best((scaled[~scored], targets[~scored]), (X[scored], y[scored]))
+        scored = to_score(first, rows, sizes, float(self.validation), streams[1])
+        first.random_state = self.random_state
+        held.part(first, look, sizes.units, scored)  # all are looked at, once
+        first.random_state = None
+        best = _Trial(self, search, models, score, streams).best(held)
         self._keep(best, candidates, dataclasses.replace(look, search=search), counting, first)
 
     def _keep(
@@ -342,48 +351,6 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-class _Sizes:
-    """How many records are trained and scored on: public numbers, or public bounds on them."""
-
-    def __init__(self, trained: int, scored: int, likely: int | None, records: int | None) -> None:
-        self.trained, self.scored, self.likely, self.records = trained, scored, likely, records
-
-    @property
-    def units(self) -> int:
-        """All of them."""
-        return self.records or self.trained + self.scored
-
-    @classmethod
-    def of(
-        cls, model: PrivateLinearModel, records: int, validation: object, likely: int | None = None
-    ) -> _Sizes:
-        """Under add-or-remove every record draws its part, so that either may hold them all."""
-        share = probability("validation", validation)
-        if model.neighboring_relation == ADD_OR_REMOVE_ONE:
-            return cls(records, records, max(1, round((1 - share) * (likely or records))), records)
-        scored = max(1, round(share * records))
-        if records - scored < 1:
-            raise DataError(
-                f"n_samples={records} cannot be divided into records to train and to score on."
-            )
-        return cls(records - scored, scored, None, None)
-
-
-def _to_score(
-    model: PrivateLinearModel,
-    rows: int,
-    sizes: _Sizes,
-    share: float,
-    generator: np.random.Generator,
-) -> NDArray[np.bool_]:
-    """Which rows are scored on: by public row numbers, or by a coin for every record."""
-    if model.neighboring_relation == ADD_OR_REMOVE_ONE:
-        return np.asarray(generator.random(rows) < share)
-    found = np.zeros(rows, dtype=bool)
-    found[np.random.default_rng(_PUBLIC_ORDER).permutation(rows)[: sizes.scored]] = True
-    return found
-
-
 class _Trial:
     """What one trial does: draw a candidate, train it, score it with noise."""
 
@@ -399,28 +366,24 @@ class _Trial:
         self._seeded = owner.random_state is not None
         self._noise, self._choice = streams
 
-    def best(
-        self, trained: tuple[Any, Any], scored: tuple[Any, Any]
-    ) -> tuple[float, int, PrivateLinearModel, Release]:
+    def best(self, held: Here | There) -> tuple[float, int, PrivateLinearModel, Release]:
         """The best of a random number of trials."""
         value, (place, model, released) = best_of(
-            self._search.trials, lambda: self._once(trained, scored), self._choice
+            self._search.trials, lambda: self._once(held), self._choice
         )
         return value / self._score.unit + self._score.offset, place, model, released
 
-    def _once(
-        self, trained: tuple[Any, Any], scored: tuple[Any, Any]
-    ) -> tuple[float, tuple[int, PrivateLinearModel, Release]]:
+    def _once(self, held: Here | There) -> tuple[float, tuple[int, PrivateLinearModel, Release]]:
         place = int(self._choice.integers(len(self._models)))
         plan = self._search.candidates[place]
         assert plan.loss is not None
         seed = int(self._choice.integers(2**63)) if self._seeded else None
-        released = release(plan, plan.loss, *trained, random_state=seed)
+        released = release(plan, plan.loss, *held.trained, random_state=seed)
         if released.iterations_run != plan.iterations:  # Ctrl-C: nothing of a search half made
             raise KeyboardInterrupt
         model = clone(self._models[place])
         _fitted(model, self._models[0], released)
-        value = float(self._score.value(model, *scored))
+        value = held.value(self._score, model)
         return noisy_score(value, self._search.score_noise, self._noise), (place, model, released)
 
 

@@ -39,7 +39,7 @@ from dplateau.training.members import Member, Pending, Workers
 from dplateau.training.partitions import Loader, Partitions
 from dplateau.training.persons import check_unit
 from dplateau.training.places import InTurns, OneByOne, Places
-from dplateau.training.shares import Facts, Hub, Map, Prepare, Share
+from dplateau.training.shares import Facts, Hub, Map, Prepare, Share, check_alike
 from dplateau.training.sums import compensated
 from dplateau.training.team import Rows
 
@@ -109,8 +109,7 @@ class ClusterTeam:
         self.partitions, self.retries = partitions, retries
         self._workers, self._prepare = workers, prepare
         self._secret = secrets.token_bytes(32)
-        self._mapped: Map | None = None
-        self._settled: tuple[Plan, Loss] | None = None
+        self._done: dict[str, Callable[[int], Pending]] = {}  # since rows were loaded
         self._groups: list[_Group] = []
         self._number = self._losses = 0
         self._failed = ""
@@ -126,7 +125,7 @@ class ClusterTeam:
         ]
         for k, found in self._answers(self._load, self._all()).items():
             self._held[k].frozen = found
-        self._check_partitions()
+        check_alike([each for held in self._held for each in held.frozen], partitions.features)
         self._places: Places
         if partitions.people:
             found = self._answers(lambda k: self._held[k].member.call("people"), self._all())
@@ -166,11 +165,18 @@ class ClusterTeam:
 
         Answers are exact, or of a precision that sums of gradients have: see the question.
         """
+        return self._totalled("total", question)
+
+    def score(self, question: Question) -> NDArray[Any]:
+        """The same over the records that were put aside."""
+        return self._totalled("score", question)
+
+    def _totalled(self, method: str, question: Question) -> NDArray[Any]:
         self._number += 1
         self._losses = 0
 
         def ask(k: int) -> Pending:
-            return self._held[k].member.call("total", self._number, question)
+            return self._held[k].member.call(method, self._number, question)
 
         totals = []
         for k, (number, digest, total) in sorted(self._answers(ask, self._all()).items()):
@@ -180,36 +186,31 @@ class ClusterTeam:
             return np.asarray(np.sum(totals, axis=0))
         return compensated(totals, totals[0].shape)
 
+    def part(self, scored: NDArray[np.bool_], relation: str) -> None:
+        """Put these records aside, to be scored; the others are trained on from here on."""
+        self._refuse_by_content("the parts of a search, which go by public row numbers", relation)
+        sizes = [sum(f.rows for f in held.frozen) for held in self._held]
+        masks = np.split(scored, np.cumsum(sizes)[:-1])
+        self._do("part", lambda k: self._held[k].member.call("part", masks[k]))
+        self._places = OneByOne([int(len(mask) - mask.sum()) for mask in masks])
+        self.shape = len(self._places), self.shape[1]
+
     def map(self, features: Map) -> None:
-        """Have every worker change the features of its rows, once."""
-        self._mapped = features
+        """Have every worker change the features that it trains on, once."""
+        self._do("map", lambda k: self._held[k].member.call("map", features))
+
+    def _do(self, name: str, ask: Callable[[int], Pending]) -> None:
+        """Have every worker make ready, and whoever takes over from one that is lost too."""
         self._losses = 0
-        self._answers(self._map, self._all())
+        self._done[name] = ask
+        self._answers(ask, self._all())
 
     def settle(self, plan: Plan, loss: Loss) -> None:
         """Make ready for a plan: rows are bounded by it, each where it lies."""
         check_unit(plan.unit, self.people or None)
         check_shape(plan, loss, *self.shape)
         self._check_layout(plan)
-        self._settled = plan, loss
-        self._losses = 0
-        self._answers(self._settle, self._all())
-
-    def _check_partitions(self) -> None:
-        every = [each for held in self._held for each in held.frozen]
-        first = every[0]
-        for k, each in enumerate(every):
-            if each.columns != self.partitions.features or each.names != first.names:
-                raise DataError(
-                    f"partitions differ in their columns: partition {k} has {each.columns} of them "
-                    f"{list(each.names) or ''}, expected {self.partitions.features} "
-                    f"{list(first.names) or ''}. Write them alike. {NOTHING}"
-                )
-            if each.kind != first.kind:
-                raise DataError(
-                    f"partitions differ in their types: partition {k} holds {each.kind}, the first "
-                    f"one {first.kind}. Convert them to one type, such as float32. {NOTHING}"
-                )
+        self._do("settle", lambda k: self._held[k].member.call("settle", plan, loss))
 
     def _check_layout(self, plan: Plan) -> None:
         """Refuse what would tell or use more than the plan accounts."""
@@ -221,12 +222,17 @@ class ClusterTeam:
                 f"partition {empty} holds no rows. Leave it out, or repartition the table. "
                 f"{NOTHING}"
             )
-        in_order = plan.hits.period not in (None, 1)
-        if self.partitions.by_content and in_order and plan.neighboring_relation == REPLACE_ONE:
+        if plan.hits.period not in (None, 1):
+            self._refuse_by_content(
+                f"the slices of {plan.batches.kind} batches", plan.neighboring_relation,
+                "Use poisson, fixed or allocation batches; or, if",
+            )  # fmt: skip
+
+    def _refuse_by_content(self, parts: str, relation: str, way_out: str = "If") -> None:
+        if self.partitions.by_content and relation == REPLACE_ONE:
             raise PlanError(
                 "these partitions are cut by content (a sorted index), so that replacing one "
-                f"record could move others between the slices of {plan.batches.kind} batches. Use "
-                "poisson, fixed or allocation batches; or, if the index is public, "
+                f"record could move others between {parts}. {way_out} the index is public, "
                 f"X.clear_divisions(). {NOTHING}"
             )
 
@@ -353,10 +359,8 @@ class ClusterTeam:
                 held.member = self._workers.start(self._free_worker(), Share)
                 if held.frozen:
                     self._check_same(k, self._awaited(self._load(k), (k,)))
-                if held.frozen and self._mapped is not None:
-                    self._awaited(self._map(k), (k,))
-                if held.frozen and self._settled is not None:
-                    self._awaited(self._settle(k), (k,))
+                for again in self._done.values() if held.frozen else ():
+                    self._awaited(again(k), (k,))
                 return
             except _Lost:
                 continue
@@ -397,13 +401,6 @@ class ClusterTeam:
     def _load(self, k: int) -> Pending:
         held = self._held[k]
         return held.member.call("load", held.loaders, self._prepare, self._secret)
-
-    def _map(self, k: int) -> Pending:
-        return self._held[k].member.call("map", self._mapped)
-
-    def _settle(self, k: int) -> Pending:
-        assert self._settled is not None
-        return self._held[k].member.call("settle", *self._settled)
 
 
 __all__ = ["ClusterTeam", "Member", "Pending", "Workers"]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dplateau.errors import DataError, PlanError
+from dplateau.errors import NOTHING, DataError, PlanError
 from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import data, engine
@@ -26,7 +26,7 @@ from dplateau.training.sums import compensated
 from dplateau.training.team import Rows, Team
 
 Array = NDArray[np.float64]
-Prepare = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
+Prepare = Callable[[Any, Any, Any], tuple[Any, ...]]
 Map = Callable[[Any], Any]
 
 
@@ -75,6 +75,8 @@ class Share:
     def __init__(self) -> None:
         self.team: Team | None = None
         self.rows: tuple[Any, Any, Any] = None, None, None
+        self.told: Any = None  # targets as they came, where they are scored
+        self.aside: tuple[Part, Any] | None = None
         self.groups: NDArray[np.int64] | None = None
         self.digest = ""
         self.mapped = False
@@ -96,7 +98,8 @@ class Share:
             (only,) = parts if parts[0].groups is not None else (parts[0],)  # a bucket is alone
             self.groups = only.groups
             if prepare is not None and len(y):  # no rows have no fault
-                self.rows = prepare(X, y, weights)
+                X, y, weights, *told = prepare(X, y, weights)
+                self.rows, self.told = (X, y, weights), told[0] if told else None
         self.digest = "".join(each.digest for each in found)
         return found
 
@@ -107,8 +110,19 @@ class Share:
         return np.unique(self.groups)
 
     @_replies
+    def part(self, scored: NDArray[np.bool_]) -> bool:
+        """Put some rows aside, once, to be scored and not trained on."""
+        if self.aside is None:
+            X, y, weights = self.rows
+            aside = Part(X[scored], y[scored], None if weights is None else weights[scored])
+            kept = X[~scored], y[~scored], None if weights is None else weights[~scored]
+            self.aside = aside, None if self.told is None else self.told[scored]
+            self.rows, self.told = kept, None
+        return True
+
+    @_replies
     def map(self, features: Map) -> bool:
-        """Change the features, once: an ask that is repeated finds them changed."""
+        """Change the features to train on, once: an ask that is repeated finds them changed."""
         if not self.mapped:
             X, y, weights = self.rows
             self.rows, self.mapped = (features(X) if len(y) else X, y, weights), True
@@ -117,7 +131,17 @@ class Share:
     @_replies
     def total(self, number: int, question: Question) -> tuple[int, str, NDArray[Any]]:
         """What is asked about all rows here, under the number of the ask."""
-        return number, self.digest, question.of(Part(*self.rows, self.groups))
+        found = question.of(Part(*self.rows, self.groups))
+        if self.aside is not None:
+            found = found + question.of(self.aside[0])
+        return number, self.digest, found
+
+    @_replies
+    def score(self, number: int, question: Question) -> tuple[int, str, NDArray[Any]]:
+        """What is asked about the rows put aside, with their targets as they came."""
+        assert self.aside is not None
+        part, told = self.aside
+        return number, self.digest, question.of(part._replace(y=told))
 
     @_replies
     def settle(self, plan: Plan, loss: Loss) -> bool:
@@ -187,6 +211,23 @@ def facts(part: Any, secret: bytes) -> Facts:
     return Facts(X.shape[0], digest.hexdigest(), X.shape[1], names, kind, sparse)
 
 
+def check_alike(partitions: Sequence[Facts], features: int) -> None:
+    """Refuse partitions whose columns or types differ."""
+    first = partitions[0]
+    for k, each in enumerate(partitions):
+        if each.columns != features or each.names != first.names:
+            raise DataError(
+                f"partitions differ in their columns: partition {k} has {each.columns} of them "
+                f"{list(each.names) or ''}, expected {features} {list(first.names) or ''}. Write "
+                f"them alike. {NOTHING}"
+            )
+        if each.kind != first.kind:
+            raise DataError(
+                f"partitions differ in their types: partition {k} holds {each.kind}, the first "
+                f"one {first.kind}. Convert them to one type, such as float32. {NOTHING}"
+            )
+
+
 def _add(digest: Any, array: NDArray[Any]) -> None:
     digest.update(f"{array.dtype.str} {array.shape};".encode())
     if array.dtype.kind == "O":
@@ -224,4 +265,4 @@ def threads_here() -> int:
         return 1
 
 
-__all__ = ["Facts", "Hub", "Reply", "Share"]
+__all__ = ["Facts", "Hub", "Reply", "Share", "check_alike"]
