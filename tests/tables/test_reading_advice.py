@@ -14,7 +14,6 @@ import dplateau as dp
 from advised import obey
 from dplateau.tables import reading, streaming, table_files
 from dplateau.tables.reading import column_names, column_types, read_table
-from dplateau.tables.scattered import TableElsewhere
 from dplateau.tables.table_model import TableModel
 
 ROWS = 60
@@ -299,15 +298,6 @@ def test_too_many_entries(monkeypatch):
         lambda: crowded(columns=wide),
         "as 'ignore' in the schema, or split the table",
         lambda: crowded(columns={"key": {"type": "ignore"}}),
-    )
-
-
-def test_what_a_cluster_leaves_on_its_workers():
-    table = TableElsewhere("t.parquet", ["age", "old"], None, False)
-    obey(
-        lambda: table.refuse("standard", None),
-        " needs all rows in one place, and --cluster leaves them",
-        lambda: (table.refuse("public", None), train(scaling="standard")),
     )
 
 
