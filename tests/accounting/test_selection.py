@@ -18,7 +18,7 @@ from dplateau.accounting.trials import (
     NegativeBinomial,
     PoissonTrials,
     Trials,
-    laws_with_chance,
+    trials_with_chance,
     trials_from_dict,
 )
 from dplateau.errors import PlanError
@@ -176,7 +176,7 @@ def test_mixtures_of_candidates_are_no_worse_than_the_worst() -> None:
 
 
 def test_the_same_chance_by_several_laws() -> None:
-    for law in laws_with_chance(16, 0.6):
+    for law in trials_with_chance(16, 0.6):
         assert law.chance(1 / 16) == pytest.approx(0.6)
 
 

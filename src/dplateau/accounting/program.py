@@ -69,7 +69,7 @@ class ProgramGuarantee(Guarantee):
         delta = self.reference_delta
         chosen = self.ideal.winner(self.charge.ideal_delta(delta))[0]
         ideal = chosen.profile.orders_on_grid(value_discretization_interval)
-        return of_orders(self.charge.on_grid(law, LEAST_SHARE * delta) for law in ideal)
+        return of_orders(self.charge.on_grid(order, LEAST_SHARE * delta) for order in ideal)
 
     def rdp(self, alphas: ArrayLike) -> Vector:
         """None: an event that is given up has no Renyi divergence."""

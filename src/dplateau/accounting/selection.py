@@ -1,7 +1,7 @@
 """What it costs to keep the best of a random number of trials (theory, section 16).
 
 A trial is private by itself: a random candidate is trained and scored with noise. A search makes a
-random number of trials and shows the one with the best score. Two bounds on its price are worked
+random number of trials and shows the one with the best score. Two bounds on its cost are worked
 out, and the less is reported: ours, from the privacy profile of a trial, and Papernot and
 Steinke's, from its Renyi divergence.
 """
@@ -181,7 +181,7 @@ class Profile:
         return high
 
     def largest(self, chances: Vector) -> Vector:
-        """``B(s)``: how likely an event of chance ``s`` in one world may be in the other."""
+        """``B(s)``: how likely an event of chance ``s`` for one neighbour may be for the other."""
         s, growth = chances[:, None], np.exp(self.epsilons)
         lines = np.minimum(growth * s + self.deltas, 1 - (1 - s - self.deltas) / growth)
         return np.asarray(np.clip(lines.min(axis=1) * SAFE, chances, 1.0))
@@ -189,14 +189,14 @@ class Profile:
 
 @dataclass(frozen=True)
 class Selection:
-    """The best of a random number of trials: prices in every currency, upper bounds only.
+    """The best of a random number of trials: its cost in every currency, upper bounds only.
 
     See docs/theory.md#section-16.
 
     Parameters
     ----------
     trials : Trials
-        The law of their number.
+        The distribution of their number.
     profiles : sequence of Profile
         One for every place that the differing record may take in a trial; the worst counts.
 
@@ -281,7 +281,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A search that follows a Gaussian release from all records: prices of both together.
+    """A search that follows a Gaussian release from all records: the cost of both together.
 
     See docs/theory.md#section-17.
     """

@@ -1,7 +1,7 @@
-"""How many times a search tries: laws of a random number of trials (theory, section 16).
+"""How many times a search tries: distributions of the number of trials (theory, section 16).
 
 Repeating a private run a *fixed* number of times and keeping the best costs as much as showing all
-of them. A random number hides which trial won. A law is known by its generating function ``f``; all
+of them. A random number hides which trial won. A distribution is known by its generating function ``f``; all
 that the theorems need of it is ``f'(1 - s)``, how much likelier an outcome is to be the best of the
 search than of one trial, if a trial beats it with chance ``s``.
 """
@@ -22,15 +22,17 @@ from dplateau._validate import as_number, positive, probability
 from dplateau.accounting.privacy_loss.conversions import Vector, check_delta
 from dplateau.errors import PlanError
 
-_SHORTEST, _LONGEST = 1.0 + 1e-9, 1e6  # expected numbers of trials that a law is looked for in
+_SHORTEST, _LONGEST = 1.0 + 1e-9, 1e6  # expected numbers of trials that are looked at
 _SMALL = 1e-6  # |eta| below which the general formula loses digits to the logarithmic one
 _STEEP = 500.0  # exponents beyond are kept as logarithms
 _DIGITS, _BITS = 60, 53  # of decimals, and of a generator's uniform number
-RARE = 2.0**-100  # how likely more than `Trials.most` are, and twice how far their law is off
+RARE = (
+    2.0**-100
+)  # how likely more than `Trials.most` are, and twice how far their distribution is off
 
 
 class Trials(ABC):
-    """The law of the number ``K >= 1`` of independent trials of a search.
+    """The distribution of the number ``K >= 1`` of independent trials of a search.
 
     See docs/theory.md#section-16.
     """
@@ -70,7 +72,7 @@ class Trials(ABC):
         return math.ceil((math.log1p(-self.chance(1 - x)) - math.log(RARE)) / math.log(x))
 
     def draw(self, generator: np.random.Generator) -> int:
-        """A number of trials, its law within ``RARE / 2`` in total variation.
+        """A number of trials, its distribution within ``RARE / 2`` in total variation.
 
         Probabilities are added up in decimals until they exceed a uniform number of 159 bits; what
         is left beyond `most` goes to the last.
@@ -96,7 +98,7 @@ class Trials(ABC):
         """
 
     def to_dict(self) -> dict[str, Any]:
-        """The law as plain JSON values."""
+        """The distribution as plain JSON values."""
         return {"law": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
 
@@ -106,14 +108,14 @@ class NegativeBinomial(Trials):
 
     See docs/theory.md#section-16.
 
-    ``eta = 1`` is the geometric law, ``eta = 0`` the logarithmic one (the limit).
+    ``eta = 1`` is the geometric distribution, ``eta = 0`` the logarithmic one (the limit).
 
     Examples
     --------
     >>> round(NegativeBinomial(1.0, 0.1).mean, 6)
     10.0
-    >>> law = NegativeBinomial.with_mean(0.0, 10.0)
-    >>> round(law.gamma, 5), round(law.mean, 6)
+    >>> trials = NegativeBinomial.with_mean(0.0, 10.0)
+    >>> round(trials.gamma, 5), round(trials.mean, 6)
     (0.02692, 10.0)
     """
 
@@ -137,7 +139,7 @@ class NegativeBinomial(Trials):
 
     @classmethod
     def with_mean(cls, eta: float, mean: float) -> NegativeBinomial:
-        """The law of this shape with so many trials expected."""
+        """The distribution of this shape with so many trials expected."""
         mean = _check_mean(mean)
         gap = brentq(
             lambda log_gamma: _log_mean(eta, math.exp(log_gamma)) - math.log(mean),
@@ -219,7 +221,7 @@ class PoissonTrials(Trials):
 
     @classmethod
     def with_mean(cls, mean: float) -> PoissonTrials:
-        """The law with so many trials expected."""
+        """The distribution with so many trials expected."""
         mean = _check_mean(mean)
         return cls(float(brentq(lambda rate: cls(rate).mean - mean, 1e-12, mean)))
 
@@ -252,11 +254,11 @@ class PoissonTrials(Trials):
         return np.asarray(rho + self.rate * least + math.log(self.mean) / (alphas - 1))
 
 
-KINDS: dict[str, type[Trials]] = {law.kind: law for law in (NegativeBinomial, PoissonTrials)}
+KINDS: dict[str, type[Trials]] = {each.kind: each for each in (NegativeBinomial, PoissonTrials)}
 
 
 def trials_from_dict(stored: Mapping[str, Any]) -> Trials:
-    """The law that `Trials.to_dict` wrote.
+    """The distribution that `Trials.to_dict` wrote.
 
     See docs/theory.md#section-16.
     """
@@ -270,7 +272,7 @@ def trials_from_dict(stored: Mapping[str, Any]) -> Trials:
         raise PlanError(f"the law {kind!r} does not know all of {sorted(facts)}.") from None
 
 
-def laws_with_chance(candidates: int, chance: float) -> list[Trials]:
+def trials_with_chance(candidates: int, chance: float) -> list[Trials]:
     """Laws under which any one of so many equally likely candidates is tried with ``chance``.
 
     See docs/theory.md#section-16.
@@ -279,7 +281,7 @@ def laws_with_chance(candidates: int, chance: float) -> list[Trials]:
 
     Examples
     --------
-    >>> [round(law.mean, 1) for law in laws_with_chance(4, 0.5)]
+    >>> [round(each.mean, 1) for each in trials_with_chance(4, 0.5)]
     [3.6, 3.0, 2.7]
     """
     share, most = 1 / candidates, 50.0 * candidates
@@ -293,16 +295,16 @@ def laws_with_chance(candidates: int, chance: float) -> list[Trials]:
             _solved(lambda t, eta=eta: NegativeBinomial(eta, math.exp(-t)), end, share, chance)
         )
     found.append(_solved(PoissonTrials, PoissonTrials.with_mean(most).rate, share, chance))
-    return [law for law in found if law is not None]
+    return [each for each in found if each is not None]
 
 
-def _solved(law: Any, end: float, share: float, chance: float) -> Trials | None:
-    """The law of a family, up to ``end``, that does with ``chance`` what a trial does by share."""
+def _solved(family: Any, end: float, share: float, chance: float) -> Trials | None:
+    """The one of a family, up to ``end``, that does with ``chance`` what a trial does by share."""
     low, high = math.log(1e-9), math.log(end)
-    if not law(math.exp(low)).chance(share) < chance < law(end).chance(share):
+    if not family(math.exp(low)).chance(share) < chance < family(end).chance(share):
         return None
-    root = brentq(lambda t: law(math.exp(t)).chance(share) - chance, low, high)
-    found: Trials = law(math.exp(root))
+    root = brentq(lambda t: family(math.exp(t)).chance(share) - chance, low, high)
+    found: Trials = family(math.exp(root))
     return found
 
 
@@ -319,6 +321,6 @@ __all__ = [
     "NegativeBinomial",
     "PoissonTrials",
     "Trials",
-    "laws_with_chance",
+    "trials_with_chance",
     "trials_from_dict",
 ]

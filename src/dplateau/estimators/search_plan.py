@@ -15,7 +15,7 @@ from typing import Any
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
 from dplateau.accounting.search import Search
 from dplateau.accounting.selection import Prepared, Profile, Selection, deep_enough
-from dplateau.accounting.trials import NegativeBinomial, Trials, laws_with_chance
+from dplateau.accounting.trials import NegativeBinomial, Trials, trials_with_chance
 from dplateau.errors import PlanError
 from dplateau.plan.plan import Plan
 
@@ -42,7 +42,7 @@ def choose_trials(
     if isinstance(trials, Trials):
         return trials
     if trials == "auto":
-        laws = laws_with_chance(candidates, CHANCE)
+        laws = trials_with_chance(candidates, CHANCE)
         return max(laws, key=lambda law: trial_mu(law, epsilon, delta, mu))
     if isinstance(trials, (int, float)) and not isinstance(trials, bool) and 1 < trials <= 1e4:
         return NegativeBinomial(1.0, 1 / trials)

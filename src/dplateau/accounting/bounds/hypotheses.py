@@ -61,6 +61,6 @@ def contraction_checked(plan: Plan) -> list[str]:
     if math.isfinite(plan.batch_cap):
         said.append(
             f"{type(plan.batches).__name__} batches are capped at {plan.batch_cap:g} records; the "
-            f"others alone fill one with probability {plan.overflow:.3g}, which is priced"
+            f"others alone fill one with probability {plan.overflow:.3g}, which is counted"
         )
     return said

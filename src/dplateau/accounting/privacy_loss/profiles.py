@@ -214,7 +214,7 @@ def of_orders(orders: Iterable[GridDistribution]) -> PLD:
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution  # slow to load
 
-    laws = [
-        pld_pmf.DensePLDPmf(law.spacing, law.first, law.probs, law.infinity, True) for law in orders
+    pmfs = [
+        pld_pmf.DensePLDPmf(one.spacing, one.first, one.probs, one.infinity, True) for one in orders
     ]
-    return privacy_loss_distribution.PrivacyLossDistribution(*laws)
+    return privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
