@@ -29,7 +29,7 @@ DELTA = 1e-5
 CONFIDENCE = 0.95
 START, END = "<!-- measured: python -m benchmarks.audit -->", "<!-- end -->"
 ADULT_STEPS = 100
-MODELS = {"tiny": 60, "quick": 500, "full": 250_000}  # of either world, at most
+MODELS = {"tiny": 60, "quick": 500, "full": 250_000}  # of either data set, at most
 COLUMNS = (
     "plan",
     "relation",
@@ -75,7 +75,7 @@ def cases() -> Iterator[Case]:
     """The plans, easiest to attack first."""
     yield Case(
         "strongly convex, full batch",
-        "Gaussian in both worlds: the exact answer is known and equals the guarantee.",
+        "Gaussian for both neighbours: the exact answer is known and equals the guarantee.",
         "walk",
         250_000,
         _linear(

@@ -217,7 +217,7 @@ def test_a_contraction_close_to_one_keeps_its_digits(shrinkage: float) -> None:
 @pytest.mark.parametrize("alpha", [0.0, 1e-17, 1e-9, 0.1, 0.5])
 def test_contraction_and_shrinkage_are_rounded_apart(eta: float, alpha: float) -> None:
     plan = erasing(regularization=alpha, smoothness=0.4, step_size=eta, noise_multiplier=1.0)
-    low, high = plan._curvatures(both_worlds=False)
+    low, high = plan._curvatures(both_neighbours=False)
     exact = max(
         abs(1 - Fraction(eta) * (Fraction(value) + Fraction(alpha))) for value in (low, high)
     )

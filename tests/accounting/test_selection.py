@@ -18,8 +18,8 @@ from dplateau.accounting.trials import (
     NegativeBinomial,
     PoissonTrials,
     Trials,
-    trials_with_chance,
     trials_from_dict,
+    trials_with_chance,
 )
 from dplateau.errors import PlanError
 

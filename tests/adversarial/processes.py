@@ -36,7 +36,7 @@ class Case:
 
     name: str
     plan: dp.Plan
-    worlds: tuple[Process, Process]
+    neighbours: tuple[Process, Process]
 
 
 # -- maps -------------------------------------------------------------------------------------
@@ -121,11 +121,11 @@ def lawful(seed: int) -> Case:
     corners = (
         [m + side * lipschitz / curvature for m in middles for side in (-1, 1)] if bends else []
     )
-    worlds = tuple(
+    neighbours = tuple(
         _training(plan, data, range(1 if removed and k else 0, records), corners)
         for k, data in enumerate(datasets)
     )
-    return Case(f"lawful-{kind}-{relation}-{seed}", plan, worlds)  # type: ignore[arg-type]
+    return Case(f"lawful-{kind}-{relation}-{seed}", plan, neighbours)  # type: ignore[arg-type]
 
 
 def plain(kind: str) -> Case:
@@ -140,11 +140,11 @@ def plain(kind: str) -> Case:
         smoothness=0.0,
         neighboring_relation="replace_one",
     )
-    worlds = (
+    neighbours = (
         _training(plan, {0: level(push), 1: level(0.0), 2: level(0.0)}, range(3), [])
         for push in (1.0, -1.0)
     )
-    return Case(f"plain-{kind}", plan, tuple(worlds))  # type: ignore[arg-type]
+    return Case(f"plain-{kind}", plan, tuple(neighbours))  # type: ignore[arg-type]
 
 
 def _power(rng: np.random.Generator, low: float, high: float) -> float:
@@ -273,16 +273,16 @@ def abstract(seed: int) -> Case:
         domain=dp.L2Ball(spread * _power(rng, -0.5, 1.0)) if bounded else dp.Everywhere(),
         neighboring_relation=relation,
     )
-    steps = plan.steps(0, 1, both_worlds=True)
+    steps = plan.steps(0, 1, both_neighbours=True)
     c, hit = float(steps.contraction[0]) * (1 - 1e-9), float(steps.shift[0])
     far = plan.diameter / 2 if bounded else horizon * 2 * hit + REACH * spread * math.sqrt(horizon)
     knots = np.linspace(-far, far, 7)
     epochs = _abstract_epochs(plan, rng, knots, c, hit)
     spreads = [spread] * horizon
-    worlds = tuple(
+    neighbours = tuple(
         Process(0.0, -far, far, bounded, spreads, knots.tolist(), epochs[k]) for k in (0, 1)
     )
-    return Case(f"abstract-{kind}-{relation}-{seed}", plan, worlds)  # type: ignore[arg-type]
+    return Case(f"abstract-{kind}-{relation}-{seed}", plan, neighbours)  # type: ignore[arg-type]
 
 
 def long(seed: int) -> Case:
@@ -307,7 +307,7 @@ def long(seed: int) -> Case:
         domain=dp.L2Ball(noise / size * _power(rng, 0, 1.2)) if bounded else dp.Everywhere(),
         neighboring_relation=relation,
     )
-    steps = plan.steps(0, 1, both_worlds=True)
+    steps = plan.steps(0, 1, both_neighbours=True)
     c, hit = float(steps.contraction[0]) * (1 - 1e-9), float(steps.shift[0])
     spread = noise / float(plan.batch_size)
     far = plan.diameter / 2 if bounded else 0.0
@@ -325,8 +325,8 @@ def long(seed: int) -> Case:
     maps = broken(knots, base), broken(knots, one), broken(knots, two)
     epochs = _epochs_of(plan, [maps] * int(plan.iterations), int(rng.integers(60)))
     spreads = [spread] * int(plan.iterations)
-    worlds = tuple(Process(0.0, -far, far, bounded, spreads, bends, each) for each in epochs)
-    return Case(f"long-{kind}-{relation}-{seed}", plan, worlds)  # type: ignore[arg-type]
+    neighbours = tuple(Process(0.0, -far, far, bounded, spreads, bends, each) for each in epochs)
+    return Case(f"long-{kind}-{relation}-{seed}", plan, neighbours)  # type: ignore[arg-type]
 
 
 def _random_map(rng: np.random.Generator, knots: Vector, c: float, hit: float) -> Vector:
@@ -348,13 +348,13 @@ def _moved(rng: np.random.Generator, knots: Vector, base: Vector, c: float, most
 def _abstract_epochs(
     plan: dp.Plan, rng: np.random.Generator, knots: Vector, c: float, hit: float
 ) -> tuple[list[Epoch], list[Epoch]]:
-    """The epochs of the two worlds: their steps agree but for the differing record's hits."""
+    """The epochs of the two neighbours: their steps agree but for the differing record's hits."""
     kind = plan.batches.kind
     halves = plan.neighboring_relation == "replace_one" and kind in ("poisson", "allocation")
     position = int(rng.integers(plan.batches.per_epoch(plan.records)))
 
     def step() -> tuple[Map, Map, Map]:
-        """The step that is not hit, and the hit ones of the two worlds."""
+        """The step that is not hit, and the hit ones of the two neighbours."""
         base = _random_map(rng, knots, c, hit)
         one, two = base, _moved(rng, knots, base, c, hit)
         if halves:
@@ -370,28 +370,33 @@ def _abstract_epochs(
 def _epochs_of(
     plan: dp.Plan, drawn: list[tuple[Map, Map, Map]], position: int
 ) -> tuple[list[Epoch], list[Epoch]]:
-    """Both worlds' epochs of these steps: not hit, and hit in either world."""
+    """Both neighbours' epochs of these steps: not hit, and hit in either neighbour."""
     kind, q = plan.batches.kind, plan.inclusion_probability
     period = plan.batches.per_epoch(plan.records)
     if kind in ("full", "cyclic"):
         hits = [kind == "full" or t % period == position % period for t in range(len(drawn))]
         return tuple(  # type: ignore[return-value]
-            [[(1.0, [each[world] if h else each[0]])] for each, h in zip(drawn, hits, strict=True)]
-            for world in (1, 2)
+            [
+                [(1.0, [each[neighbour] if h else each[0]])]
+                for each, h in zip(drawn, hits, strict=True)
+            ]
+            for neighbour in (1, 2)
         )
     if kind in ("fixed", "poisson"):
         return tuple(  # type: ignore[return-value]
-            [[(1 - q, [each[0]]), (q, [each[world]])] for each in drawn] for world in (1, 2)
+            [[(1 - q, [each[0]]), (q, [each[neighbour]])] for each in drawn] for neighbour in (1, 2)
         )
-    return tuple(_one_hit_an_epoch(drawn, period, world) for world in (1, 2))  # type: ignore[return-value]
+    return tuple(_one_hit_an_epoch(drawn, period, neighbour) for neighbour in (1, 2))  # type: ignore[return-value]
 
 
-def _one_hit_an_epoch(drawn: list[tuple[Map, Map, Map]], period: int, world: int) -> list[Epoch]:
+def _one_hit_an_epoch(
+    drawn: list[tuple[Map, Map, Map]], period: int, neighbour: int
+) -> list[Epoch]:
     epochs: list[Epoch] = []
     for first in range(0, len(drawn), period):
         part = drawn[first : first + period]
         epoch = [
-            (1 / period, [each[world] if t == k else each[0] for t, each in enumerate(part)])
+            (1 / period, [each[neighbour] if t == k else each[0] for t, each in enumerate(part)])
             for k in range(len(part))
         ]
         if len(part) < period:  # the run ends before the record's turn

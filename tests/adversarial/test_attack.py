@@ -27,7 +27,7 @@ SLACK = 1e-8  # relative; the masses are right to about 1e-11
 def attack(case: Case, currencies: Sequence[str] = CURRENCIES, deltas=DELTAS) -> list[str]:
     """Every claim that the case refutes, in words."""
     guarantee = dp.account(case.plan)
-    laws = [world.cells() for world in case.worlds]
+    laws = [neighbour.cells() for neighbour in case.neighbours]
     orders = (tuple(laws), tuple(laws[::-1]))
     refuted: list[str] = []
 
@@ -106,7 +106,7 @@ def test_noise_that_is_claimed_but_not_drawn_is_found_out(kind: str) -> None:
     case = plain(kind)
     assert attack(case, ("rdp",), (1e-4,)) == []
     quiet = case.plan.replace(noise_multiplier=4.0)
-    refuted = attack(Case("quiet", quiet, case.worlds), ("rdp",), (1e-4,))
+    refuted = attack(Case("quiet", quiet, case.neighbours), ("rdp",), (1e-4,))
     assert any("bounds" in each for each in refuted)
     assert any("rdp" in each for each in refuted)
 

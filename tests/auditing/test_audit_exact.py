@@ -22,7 +22,7 @@ def account_once(monkeypatch):
 
 
 def contracting(**changes):
-    """Strongly convex full batch: the last iterate is Gaussian in both worlds."""
+    """Strongly convex full batch: the last iterate is Gaussian in both neighbours."""
     given = {
         "records": 10,
         "batches": FullBatch(),
@@ -45,7 +45,7 @@ def exact_mu(plan):
 
 
 def gaussian_trainer(plan, loss, X, y, repeats, *, random_state=None):
-    """The law that the walk's worlds have under `contracting`, sampled in one draw."""
+    """The law that the walk's neighbours have under `contracting`, sampled in one draw."""
     rng = np.random.default_rng(random_state)
     push = np.sign(X[-1, 0] * y[-1]) / 2
     return (rng.standard_normal(repeats) + push * exact_mu(plan))[:, np.newaxis]
@@ -93,7 +93,7 @@ def test_own_trainer_reaches_sixty_percent_of_the_exact_mu(relation):
     sigma = 8.0 if relation == "replace_one" else 4.0
     plan = contracting(neighboring_relation=relation, noise_multiplier=sigma)
     result = audit(plan, HUBER, canary="walk", repeats=1000, random_state=1)
-    # The world without the record lacks its strong convexity only in the loss; here it is all r's.
+    # Without the record its strong convexity is lacking only in the loss; here it is all r's.
     assert 0.6 * exact_mu(plan) <= result.mu_lower <= exact_mu(plan)
     assert result.verdict == "consistent"
 

@@ -20,13 +20,13 @@ from dplateau import (
 from dplateau.auditing.canaries import (
     CANARIES,
     Record,
-    build_worlds,
+    build_neighbours,
     gradients,
     norm_bound,
     other_records,
     position,
     record_losses,
-    walk_worlds,
+    walk_neighbours,
 )
 from dplateau.auditing.synthetic import synthetic_table
 
@@ -61,10 +61,10 @@ def weights_for(loss, features, runs=6):
     return np.random.default_rng(1).normal(size=shape)
 
 
-def worlds_for(loss, canary, **changes):
+def neighbours_for(loss, canary, **changes):
     plan = plan_for(loss, **changes)
     others = other_records(plan, *synthetic_table(plan, loss, features=4))
-    return plan, build_worlds(canary, plan, loss, others, weights_for(loss, 4))
+    return plan, build_neighbours(canary, plan, loss, others, weights_for(loss, 4))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -93,9 +93,9 @@ def test_clipped_gradients_are_within_the_clip():
 @pytest.mark.parametrize("canary", ["dense", "unused", "opposite"])
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one", "replace_special"])
 def test_worlds_are_neighbours_and_the_canary_is_at_the_bound(loss, canary, relation):
-    plan, worlds = worlds_for(loss, canary, neighboring_relation=relation)
-    assert worlds.canary.norm == pytest.approx(norm_bound(plan, loss))
-    (X, y), (X_with, y_with) = worlds.absent, worlds.present
+    plan, neighbours = neighbours_for(loss, canary, neighboring_relation=relation)
+    assert neighbours.canary.norm == pytest.approx(norm_bound(plan, loss))
+    (X, y), (X_with, y_with) = neighbours.absent, neighbours.present
     loss.encode_targets(y_with)
     assert len(X_with) == len(y_with) == plan.records
     if relation == "add_or_remove_one":
@@ -109,9 +109,11 @@ def test_worlds_are_neighbours_and_the_canary_is_at_the_bound(loss, canary, rela
 
 @pytest.mark.parametrize("loss", [Huber(), Huber(intercept=1.0), SmoothedPinball(quantile=0.5)])
 def test_replaced_canary_reaches_the_whole_sensitivity(loss):
-    plan, worlds = worlds_for(loss, "dense", neighboring_relation="replace_one")
+    plan, neighbours = neighbours_for(loss, "dense", neighboring_relation="replace_one")
     weights = weights_for(loss, 4)
-    apart = gradients(loss, weights, worlds.canary) - gradients(loss, weights, worlds.stand_in)
+    apart = gradients(loss, weights, neighbours.canary) - gradients(
+        loss, weights, neighbours.stand_in
+    )
     np.testing.assert_allclose(np.linalg.norm(apart, axis=1), plan.sensitivity)
 
 
@@ -119,8 +121,10 @@ def test_unused_canary_lies_along_the_least_used_feature():
     plan = plan_for(Logistic())
     X, y = synthetic_table(plan, Logistic(), features=4)
     X[:, 2] = 0.0
-    worlds = build_worlds("unused", plan, Logistic(), other_records(plan, X, y), np.zeros((1, 4)))
-    assert np.flatnonzero(worlds.canary.features).tolist() == [2]
+    neighbours = build_neighbours(
+        "unused", plan, Logistic(), other_records(plan, X, y), np.zeros((1, 4))
+    )
+    assert np.flatnonzero(neighbours.canary.features).tolist() == [2]
 
 
 def test_opposite_canary_has_a_steep_loss():
@@ -128,15 +132,15 @@ def test_opposite_canary_has_a_steep_loss():
     plan = plan_for(loss)
     others = other_records(plan, *synthetic_table(plan, loss, features=4))
     weights = np.tile([1.0, 2.0, 0.0, 0.0], (3, 1))
-    worlds = build_worlds("opposite", plan, loss, others, weights)
-    slope = np.linalg.norm(gradients(loss, weights, worlds.canary), axis=1) / plan.lipschitz
+    neighbours = build_neighbours("opposite", plan, loss, others, weights)
+    slope = np.linalg.norm(gradients(loss, weights, neighbours.canary), axis=1) / plan.lipschitz
     assert (slope > 0.95).all()
 
 
 def test_own_record_is_planted_as_it_is():
-    _, worlds = worlds_for(Logistic(), ([9.0, 0.0, 0.0, 0.0], 1))
-    np.testing.assert_array_equal(worlds.present[0][-1], [9.0, 0.0, 0.0, 0.0])
-    assert worlds.name == "record"
+    _, neighbours = neighbours_for(Logistic(), ([9.0, 0.0, 0.0, 0.0], 1))
+    np.testing.assert_array_equal(neighbours.present[0][-1], [9.0, 0.0, 0.0, 0.0])
+    assert neighbours.name == "record"
 
 
 @pytest.mark.parametrize(
@@ -152,9 +156,9 @@ def test_table_may_leave_room_for_the_canary_or_not(rows):
     loss = Logistic()
     plan = plan_for(loss, batches=Cyclic(10), iterations=2)
     X, y = (part[:rows] for part in synthetic_table(plan, loss, features=4))
-    worlds = build_worlds("dense", plan, loss, other_records(plan, X, y), np.zeros((1, 4)))
-    assert len(worlds.present[0]) == 30
-    np.testing.assert_allclose(worlds.present[0][19], np.ones(4))
+    neighbours = build_neighbours("dense", plan, loss, other_records(plan, X, y), np.zeros((1, 4)))
+    assert len(neighbours.present[0]) == 30
+    np.testing.assert_allclose(neighbours.present[0][19], np.ones(4))
 
 
 @pytest.mark.parametrize("rows", [10, 28, 31])
@@ -165,14 +169,14 @@ def test_table_of_another_size_is_refused(rows):
 
 def test_canary_of_another_width_is_refused():
     with pytest.raises(DataError, match="3 features and the table 4"):
-        worlds_for(Logistic(), ([1.0, 2.0, 3.0], 1))
+        neighbours_for(Logistic(), ([1.0, 2.0, 3.0], 1))
     with pytest.raises(DataError, match="one row"):
         Record(np.zeros((2, 2)), 1)
 
 
 def test_unknown_canary_is_refused():
     with pytest.raises(PlanError, match="known are"):
-        worlds_for(Logistic(), "loud")
+        neighbours_for(Logistic(), "loud")
     assert "loud" not in CANARIES
 
 
@@ -181,8 +185,8 @@ def test_unknown_canary_is_refused():
 @pytest.mark.parametrize("loss", [Huber(), SmoothedPinball(quantile=0.8)], ids=repr)
 def test_walk_pushes_back_by_half_of_the_average_push(loss, batches, relation):
     plan = plan_for(loss, batches=batches, neighboring_relation=relation, step_size=0.01)
-    worlds = walk_worlds(plan, loss)
-    X, y = worlds.present
+    neighbours = walk_neighbours(plan, loss)
+    X, y = neighbours.present
     pushes = loss.slope(np.zeros(30), y) * X[:, 0]
     at = position(plan)
     assert abs(pushes[at]) == pytest.approx(plan.lipschitz)
@@ -193,6 +197,6 @@ def test_walk_pushes_back_by_half_of_the_average_push(loss, batches, relation):
 
 def test_walk_refuses_curved_losses_and_more_weights():
     with pytest.raises(PlanError, match="far targets make linear"):
-        walk_worlds(plan_for(Logistic()), Logistic())
+        walk_neighbours(plan_for(Logistic()), Logistic())
     with pytest.raises(PlanError, match="dimension=1"):
-        walk_worlds(plan_for(Huber(), dimension=2), Huber())
+        walk_neighbours(plan_for(Huber(), dimension=2), Huber())

@@ -64,7 +64,7 @@ def test_short_last_batch_weakens_strong_convexity() -> None:
 def test_either_world_may_contract_less_than_the_better_one() -> None:
     found = plan(records=10, strong_convexity=0.2, neighboring_relation="replace_special")
     assert found.contraction(1.0) == pytest.approx(0.8)
-    assert found.contraction(1.0, both_worlds=True) == pytest.approx(1 - 0.2 * 9 / 10)
+    assert found.contraction(1.0, both_neighbours=True) == pytest.approx(1 - 0.2 * 9 / 10)
 
 
 def test_an_upper_bound_on_the_records_promises_no_strong_convexity() -> None:

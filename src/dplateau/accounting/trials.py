@@ -1,8 +1,8 @@
 """How many times a search tries: distributions of the number of trials (theory, section 16).
 
 Repeating a private run a *fixed* number of times and keeping the best costs as much as showing all
-of them. A random number hides which trial won. A distribution is known by its generating function ``f``; all
-that the theorems need of it is ``f'(1 - s)``, how much likelier an outcome is to be the best of the
+of them. A random number hides which trial won. All that the theorems need of its distribution, with
+generating function ``f``, is ``f'(1 - s)``: how much likelier an outcome is to be the best of the
 search than of one trial, if a trial beats it with chance ``s``.
 """
 
@@ -321,6 +321,6 @@ __all__ = [
     "NegativeBinomial",
     "PoissonTrials",
     "Trials",
-    "trials_with_chance",
     "trials_from_dict",
+    "trials_with_chance",
 ]

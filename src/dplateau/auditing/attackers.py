@@ -1,7 +1,7 @@
 """Scores that an attacker computes from the released weights: large means "the canary was there".
 
-Each attacker learns from one half of the runs of both worlds (`Setting`) and returns a function of
-the weights alone, which is then applied to the other half.
+Each attacker learns from one half of the runs of both neighbours (`Setting`) and returns a function
+of the weights alone, which is then applied to the other half.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf
 
-from dplateau.auditing.canaries import Worlds, gradients, record_losses
+from dplateau.auditing.canaries import Neighbours, gradients, record_losses
 from dplateau.plan.loss import Loss
 
 Array = NDArray[np.float64]
@@ -27,7 +27,7 @@ class Setting:
     """All that an attacker may learn from."""
 
     loss: Loss
-    worlds: Worlds
+    neighbours: Neighbours
     absent: Array  # weights of the runs to learn from, (runs, ...)
     present: Array
 
@@ -54,12 +54,12 @@ def likelihood_ratio(setting: Setting) -> Score:
 
 def canary_loss(setting: Setting) -> Score:
     """How well the model fits the canary, against the record that stands in its place."""
-    loss, worlds = setting.loss, setting.worlds
+    loss, neighbours = setting.loss, setting.neighbours
 
     def score(weights: Array) -> Array:
-        fit = -record_losses(loss, weights, worlds.canary)
-        if worlds.stand_in is not None:
-            fit = fit + record_losses(loss, weights, worlds.stand_in)
+        fit = -record_losses(loss, weights, neighbours.canary)
+        if neighbours.stand_in is not None:
+            fit = fit + record_losses(loss, weights, neighbours.stand_in)
         return fit
 
     return score
@@ -71,11 +71,11 @@ def gradient_alignment(setting: Setting) -> Score:
     The direction is computed from the record and typical weights, not fitted, so that it does not
     suffer in high dimension.
     """
-    loss, worlds = setting.loss, setting.worlds
+    loss, neighbours = setting.loss, setting.neighbours
     typical = np.concatenate([setting.absent, setting.present])
-    push = -gradients(loss, typical, worlds.canary).mean(axis=0)
-    if worlds.stand_in is not None:
-        push = push + gradients(loss, typical, worlds.stand_in).mean(axis=0)
+    push = -gradients(loss, typical, neighbours.canary).mean(axis=0)
+    if neighbours.stand_in is not None:
+        push = push + gradients(loss, typical, neighbours.stand_in).mean(axis=0)
     direction = push.ravel()
     return lambda weights: np.asarray(_flat(weights) @ direction)
 

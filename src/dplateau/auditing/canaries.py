@@ -1,7 +1,7 @@
-"""The record an audit plants, and the two worlds that differ in it.
+"""The record an audit plants, and the two neighbours that differ in it.
 
 A canary is named ("dense", "unused", "opposite", "walk") or is a `Record` of the user's own. What
-stands in its place in the other world follows from the plan's neighbouring relation.
+stands in its place in the other neighbour follows from the plan's neighbouring relation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Record:
 
 
 @dataclass(frozen=True, eq=False)
-class Worlds:
+class Neighbours:
     """Two neighbouring tables: with the canary, and with its stand-in (``None``: nothing)."""
 
     name: str
@@ -100,7 +100,7 @@ def gradients(loss: Loss, weights: Array, record: Record) -> Array:
     return found
 
 
-# -- building the worlds ---------------------------------------------------------------------------
+# -- building the neighbours -----------------------------------------------------------------------
 
 
 def norm_bound(plan: Plan, loss: Loss) -> float:
@@ -173,13 +173,13 @@ def blank(others: Table, target: Any) -> Record:
     return Record(np.full(others[0].shape[1], np.nan), target)
 
 
-def build_worlds(
+def build_neighbours(
     canary: str | Record | tuple[ArrayLike, Any],
     plan: Plan,
     loss: Loss,
     others: Table,
     typical: Array,
-) -> Worlds:
+) -> Neighbours:
     """Plant the canary among the other records.
 
     Parameters
@@ -203,13 +203,13 @@ def build_worlds(
         name, candidates = "record", [own]
     pairs = [pair for record in candidates for pair in _pairs(plan, loss, others, record)]
     record, stand_in = max(pairs, key=lambda pair: _push(loss, typical, *pair))
-    return _worlds(name, plan, others, record, stand_in)
+    return _neighbours(name, plan, others, record, stand_in)
 
 
 def _pairs(
     plan: Plan, loss: Loss, others: Table, record: Record
 ) -> list[tuple[Record, Record | None]]:
-    """The canary with each candidate for its place in the other world."""
+    """The canary with each candidate for its place in the other neighbour."""
     if plan.neighboring_relation == ADD_OR_REMOVE_ONE:
         return [(record, None)]
     if plan.neighboring_relation != REPLACE_ONE:
@@ -225,7 +225,7 @@ def _is_blank(record: Record | None) -> bool:
 
 
 def _push(loss: Loss, typical: Array, record: Record, stand_in: Record | None) -> float:
-    """How far apart the two worlds' gradients are, typically."""
+    """How far apart the two neighbours' gradients are, typically."""
     apart = gradients(loss, typical, record)
     if not _is_blank(stand_in):
         assert stand_in is not None
@@ -254,11 +254,11 @@ def _direction(canary: str, X: Array, typical: Array) -> Array:
     )
 
 
-def walk_worlds(plan: Plan, loss: Loss) -> Worlds:
+def walk_neighbours(plan: Plan, loss: Loss) -> Neighbours:
     """The paper's lower-bound construction: a random walk on an interval (its section 4).
 
     One feature; every loss is linear on the domain. The canary pushes the walk one way. Where the
-    other world lacks it, the remaining records together push back by half of its average push,
+    other neighbour lacks it, the remaining records together push back by half of its average push,
     which makes the pair the one whose exact epsilon `dplateau.lower_bound` computes.
     """
     _check_walk(plan, loss)
@@ -274,7 +274,7 @@ def walk_worlds(plan: Plan, loss: Loss) -> Worlds:
         stand_in = Record([-reach], target)
     elif plan.neighboring_relation == ADD_OR_REMOVE_ONE:
         stand_in = None
-    return _worlds("walk", plan, others, record, stand_in)
+    return _neighbours("walk", plan, others, record, stand_in)
 
 
 def _check_walk(plan: Plan, loss: Loss) -> None:
@@ -290,10 +290,10 @@ def _check_walk(plan: Plan, loss: Loss) -> None:
         )
 
 
-def _worlds(
+def _neighbours(
     name: str, plan: Plan, others: Table, record: Record, stand_in: Record | None
-) -> Worlds:
-    return Worlds(
+) -> Neighbours:
+    return Neighbours(
         name=name,
         canary=record,
         stand_in=None if _is_blank(stand_in) else stand_in,

@@ -17,12 +17,12 @@ from dplateau.accounting.lower.lower import lower_bound
 from dplateau.auditing.attackers import ATTACKERS, Score, Setting
 from dplateau.auditing.canaries import (
     CANARIES,
+    Neighbours,
     Record,
-    Worlds,
     blank,
-    build_worlds,
+    build_neighbours,
     other_records,
-    walk_worlds,
+    walk_neighbours,
     with_record,
 )
 from dplateau.auditing.persons import run_people
@@ -86,7 +86,7 @@ def audit(
         others use least, or along the model's own direction with the label it believes least;
         the paper's one-dimensional walk; or a record of your own.
     repeats : int
-        Models per world, at least 20.
+        Models per data set, at least 20.
     confidence : float
         All lower bounds and the verdict hold *together* with at least this probability.
     delta : float
@@ -130,11 +130,11 @@ def audit(
         trainer = run_people
     started = time.perf_counter()
     seeds = _seeds(random_state)
-    worlds = _worlds(plan, loss, X, y, canary, trainer, seeds)
-    absent, present = _train(plan, loss, worlds, repeats, trainer, seeds, progress)
+    neighbours = _neighbours(plan, loss, X, y, canary, trainer, seeds)
+    absent, present = _train(plan, loss, neighbours, repeats, trainer, seeds, progress)
 
     half = repeats // 2
-    setting = Setting(loss, worlds, absent[:half], present[:half])
+    setting = Setting(loss, neighbours, absent[:half], present[:half])
     scores = {name: ATTACKERS[name](setting) for name in attackers}
     aims = _aims(_guaranteed_curve(account(plan, delta)), delta)
     looks = _looks(scores, absent, present, half, 1.0 - confidence, aims)
@@ -144,7 +144,7 @@ def audit(
         plan,
         delta,
         looks,
-        canary=worlds.name,
+        canary=neighbours.name,
         repeats=repeats,
         confidence=confidence,
         roc=(
@@ -210,31 +210,31 @@ def _seeds(random_state: int | None) -> Callable[[], int | None]:
     return lambda: int(stream.integers(2**63))
 
 
-def _worlds(
+def _neighbours(
     plan: Plan, loss: Loss, X: Any, y: Any, canary: Any, trainer: Trainer, seeds: Any
-) -> Worlds:
+) -> Neighbours:
     if isinstance(canary, str) and canary == "walk":
-        return walk_worlds(plan, loss)
+        return walk_neighbours(plan, loss)
     others = other_records(plan, X, y)
     pilot = with_record(plan, others, blank(others, others[1][0]))
     typical = trainer(plan, loss, *pilot, _PILOTS, random_state=seeds())
-    return build_worlds(canary, plan, loss, others, typical)
+    return build_neighbours(canary, plan, loss, others, typical)
 
 
 def _train(
     plan: Plan,
     loss: Loss,
-    worlds: Worlds,
+    neighbours: Neighbours,
     repeats: int,
     trainer: Trainer,
     seeds: Callable[[], int | None],
     progress: bool,
 ) -> tuple[Array, Array]:
-    """All models of both worlds, in alternating chunks so that progress tells the time left."""
+    """All models of both neighbours, in alternating chunks so that progress tells the time left."""
     sizes = [len(part) for part in np.array_split(np.arange(repeats), min(_CHUNKS, repeats))]
     models: tuple[list[Array], list[Array]] = ([], [])
     for size in _shown(sizes, progress):
-        for table, kept in zip((worlds.absent, worlds.present), models, strict=True):
+        for table, kept in zip((neighbours.absent, neighbours.present), models, strict=True):
             kept.append(np.asarray(trainer(plan, loss, *table, size, random_state=seeds())))
     absent, present = (np.concatenate(kept) for kept in models)
     return absent, present
@@ -246,7 +246,7 @@ def _shown(sizes: list[int], progress: bool) -> Iterable[int]:
     from rich.console import Console
     from rich.progress import track
 
-    return track(sizes, "training both worlds", console=Console(stderr=True), transient=True)
+    return track(sizes, "training both neighbours", console=Console(stderr=True), transient=True)
 
 
 # -- the statistics --------------------------------------------------------------------------------

@@ -170,6 +170,6 @@ def _rows(result: AuditResult) -> list[tuple[str, str]]:
         ("neighbouring relation", result.plan.neighboring_relation),
         ("unit of privacy", result.plan.unit),
         ("canary", result.canary),
-        ("models per world", f"{result.repeats:,}"),
+        ("models per data set", f"{result.repeats:,}"),
         ("plan", result.plan.fingerprint()[:16]),
     ]

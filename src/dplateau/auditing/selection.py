@@ -75,7 +75,7 @@ def audit_selection(
     delta : float
         Where epsilon is compared.
     runs : int
-        Searches in each of the two worlds; half of them choose the test, half try it.
+        Searches in each of the two neighbours; half of them choose the test, half try it.
     released : callable
         What a search shows, as a number to test: the best score by default.
 
@@ -86,7 +86,7 @@ def audit_selection(
     """
     runs, confidence = whole("runs", runs, least=100), probability("confidence", confidence)
     ((generator, _),) = noise.open_streams(random_state, 1)
-    worlds = [
+    neighbours = [
         np.array([released(search, moved, generator) for _ in range(runs)])
         for moved in (0.0, search.score_mu)
     ]
@@ -95,7 +95,7 @@ def audit_selection(
     claimed = Selection(law, (scored,)).epsilon(delta)
     half = runs // 2
     lower = max(
-        _proved(sign * worlds[0], sign * worlds[1], half, delta, (1 - confidence) / 4)
+        _proved(sign * neighbours[0], sign * neighbours[1], half, delta, (1 - confidence) / 4)
         for sign in (1.0, -1.0)
     )
     return SelectionAudit(claimed, lower, delta, confidence, runs)

@@ -1,6 +1,6 @@
 """From counted mistakes of an attack to statements that hold with a stated confidence.
 
-An attack that says "present" too often on one world (false alarms) or "absent" too often on the
+An attack that says "present" too often on one neighbour (false alarms) or "absent" too often on the
 other (misses) is summarised by exact upper confidence limits of the two error rates. Everything
 else here is monotone in them, so it inherits their confidence.
 """
@@ -68,7 +68,7 @@ def epsilon_lower(false_alarms: ArrayLike, misses: ArrayLike, delta: float) -> A
 
 
 def _log_ratio(above: Array, below: Array) -> Array:
-    """``max(0, log(above / below))``, infinite where an event is impossible in one world only."""
+    """``max(0, log(above / below))``, infinite where an event is impossible for one of them."""
     with np.errstate(divide="ignore"):
         ratio = np.log(np.maximum(above, 0.0)) - np.log(np.where(above > 0, below, 1.0))
     return np.asarray(np.maximum(ratio, 0.0))
@@ -128,7 +128,7 @@ def roc(absent: Array, present: Array, most: int = 512) -> tuple[Array, NDArray[
     """Thresholds with the number of false alarms and misses at each.
 
     The attack says "present" at or above the threshold. At most ``most`` thresholds, spread evenly
-    over the sorted scores of both worlds.
+    over the sorted scores of both neighbours.
 
     Examples
     --------

@@ -236,7 +236,7 @@ def _lower_bound(plan: Plan, delta: float, counted: float) -> float | int | str 
     from dplateau.accounting.lower.lower import lower_bound
 
     try:
-        # the count's law may favour the other world by this much
+        # the count's law may favour the other neighbour by this much
         return amount(max(lower_bound(plan, delta) - counted, 0.0))
     except PlanError:  # no exact walk is known for this plan
         return None

@@ -48,7 +48,7 @@ def audit(
         str | None,
         typer.Option(help="dense, unused, opposite, or walk (where the exact answer is known)."),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Models per world.")] = 1000,
+    repeats: Annotated[int, typer.Option(help="Models per data set.")] = 1000,
     confidence: Annotated[float, typer.Option(help="Of all statements together.")] = 0.95,
     delta: Annotated[float | None, typer.Option(help="Where epsilon is read off.")] = None,
     seed: Annotated[int | None, typer.Option(help="Make the audit reproducible.")] = None,

@@ -137,7 +137,7 @@ class Estimates:
             if math.isfinite(self.far):
                 rate = 2 * (math.pi / (2 * (self.far + _STICK))) ** 2
                 m = np.minimum(max(1.0, 1 / (2 * rate)), _GRID)
-                omega = math.sqrt(rate / 2)  # the worlds have been meeting before, too
+                omega = math.sqrt(rate / 2)  # the neighbours have been meeting before, too
                 shrunk = -math.expm1(-rate * self.period) * math.sin(omega * self.far)
                 start = self.far * min(1.0, omega * drift * self.period / shrunk)
                 met = start / np.sqrt(2 * math.pi * m) * np.exp(-rate * (_GRID - m))

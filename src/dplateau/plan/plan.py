@@ -322,7 +322,7 @@ class Plan:
         """The chance that the other records alone draw ``cap`` or more of them."""
         return 0.0 if math.isinf(cap) else self.batches.chance_to_fill(cap, self.records)
 
-    def _curvatures(self, *, both_worlds: bool) -> tuple[float, float]:
+    def _curvatures(self, *, both_neighbours: bool) -> tuple[float, float]:
         """Least and largest curvature of a batch's mean gradient, regulariser excluded."""
         b, low = self.batch_size, self.strong_convexity
         fewest, most = self.batches.sizes(self.records)
@@ -331,40 +331,40 @@ class Plan:
             high = high * min(self.batch_cap, most) / b
         if self.neighboring_relation == batch_kinds.ADD_OR_REMOVE_ONE:
             return 0.0, high  # records is an upper bound only: the data may be few, or none
-        if both_worlds and self.neighboring_relation != batch_kinds.REPLACE_ONE:
-            fewest -= 1  # one world lacks the record
+        if both_neighbours and self.neighboring_relation != batch_kinds.REPLACE_ONE:
+            fewest -= 1  # one neighbour lacks the record
         return low * max(fewest, 0) / b, high
 
-    def contraction(self, step_size: float | Vector, *, both_worlds: bool = False) -> Any:
+    def contraction(self, step_size: float | Vector, *, both_neighbours: bool = False) -> Any:
         """``c``: Lipschitz constant of the noiseless step of that size, rounded up.
 
-        ``both_worlds=True`` bounds it for either neighbour; otherwise for the one that contracts
+        ``both_neighbours=True`` bounds it for either of them; otherwise for the one that contracts
         more, which is all that the shift bounds need.
         """
-        bound = (1 - self.shrinkage(step_size, both_worlds=both_worlds)) * (1 + _UP)
+        bound = (1 - self.shrinkage(step_size, both_neighbours=both_neighbours)) * (1 + _UP)
         return np.minimum(bound, 1.0)
 
-    def shrinkage(self, step_size: float | Vector, *, both_worlds: bool = False) -> Any:
+    def shrinkage(self, step_size: float | Vector, *, both_neighbours: bool = False) -> Any:
         """``1 - c``, rounded down: ``min(eta (m + alpha), 2 - eta (M + alpha))``.
 
         Of a contraction of ``1 - 1e-16`` nothing is left once it has been subtracted from 1.
         """
-        low, high = self._curvatures(both_worlds=both_worlds)
+        low, high = self._curvatures(both_neighbours=both_neighbours)
         alpha = self.regularization
         below = np.minimum(
             step_size * (low + alpha) * (1 - _UP), 2 - step_size * (high + alpha) * (1 + _UP)
         )
         return np.clip(below, 0.0, 1.0)  # the limit was checked: below 0 is rounding only
 
-    def steps(self, start: int, stop: int, *, both_worlds: bool = False) -> Steps:
+    def steps(self, start: int, stop: int, *, both_neighbours: bool = False) -> Steps:
         """``s_t``, ``varsigma_t`` and ``c_t`` for iterations ``start`` to ``stop - 1``."""
         eta = self.step_size.values(start, stop)
         sigma = self.sigma_schedule.values(start, stop)
         return Steps(
             shift=eta * (self.sensitivity / self.batch_size),
             spread=eta * sigma,
-            contraction=self.contraction(eta, both_worlds=both_worlds),
-            shrinkage=self.shrinkage(eta, both_worlds=both_worlds),
+            contraction=self.contraction(eta, both_neighbours=both_neighbours),
+            shrinkage=self.shrinkage(eta, both_neighbours=both_neighbours),
         )
 
     # -- copies and serialisation ---------------------------------------------------------------

@@ -290,7 +290,7 @@ def survival(plan: Plan) -> Survival | VaryingSurvival | None:
         return None  # hits that depend on earlier ones: no theorem
     diameter = plan.diameter
     if plan.is_constant:
-        steps = plan.steps(0, 1, both_worlds=True)
+        steps = plan.steps(0, 1, both_neighbours=True)
         spread, shrinkage = float(steps.spread[0]), float(steps.shrinkage[0])
         if spread == 0 or (math.isinf(diameter) and shrinkage == 0.0):
             return None
