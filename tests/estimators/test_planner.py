@@ -190,7 +190,7 @@ def test_the_rule_of_thumb_for_sampled_noise_is_the_accountants(relation, plain)
         noise_multiplier=plain, lipschitz=1.0, smoothness=0.25, hidden_state=False,
         neighboring_relation=relation,
     )  # fmt: skip
-    found = plain * excess_noise(plan.batches, plain, relation, hidden=False)
+    found = plain * excess_noise(plan.hits, plain, relation, hidden=False)
     at = dp.account(plan.replace(noise_multiplier=found)).epsilon(1e-5)
     assert at == pytest.approx(epsilon, rel=0.06)
 

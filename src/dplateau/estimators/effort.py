@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, Poisson, RandomAllocation
+from dplateau.plan.hits import HitLaw
 
 ANNOUNCED = 60.0  # seconds on one ordinary core that a plan may take unless told otherwise
 VALUE = 0.5  # what e times as much training must gain, in units of 1 / sqrt(records)
@@ -57,13 +58,13 @@ def sizes(records: int, *, from_disk: bool) -> list[Batches]:
     return found
 
 
-def excess_noise(batches: Batches, plain: float, relation: str, *, hidden: bool) -> float:
+def excess_noise(hits: HitLaw, plain: float, relation: str, *, hidden: bool) -> float:
     """Noise that a budget asks for, relative to that of steps with all records.
 
     Parameters
     ----------
-    batches : Batches
-        How steps choose records.
+    hits : HitLaw
+        At which steps a record takes part.
     plain : float
         The noise multiplier that would do if sampling made every step cheaper in proportion.
     relation : str
@@ -73,15 +74,16 @@ def excess_noise(batches: Batches, plain: float, relation: str, *, hidden: bool)
 
     Examples
     --------
-    >>> shown = excess_noise(Poisson(500), 1.2, "add_or_remove_one", hidden=False)
-    >>> hidden = excess_noise(Poisson(500), 1.2, "add_or_remove_one", hidden=True)
+    >>> hits = Poisson(500).hits(10_000)
+    >>> shown = excess_noise(hits, 1.2, "add_or_remove_one", hidden=False)
+    >>> hidden = excess_noise(hits, 1.2, "add_or_remove_one", hidden=True)
     >>> round(shown, 2), round(hidden, 2)
     (1.15, 1.03)
     """
-    if isinstance(batches, FullBatch):
+    if hits.period == 1:
         return 1.0
     hit = 2.0 if relation == REPLACE_ONE else 1.0
-    if isinstance(batches, RandomAllocation):
+    if hits.epoch is not None:
         return 1 + _ONE_BY_ONE * hit / plain**2 if hidden else math.inf
     if hidden and plain >= _HIDES:
         plain *= _BLOCKS
@@ -91,11 +93,11 @@ def excess_noise(batches: Batches, plain: float, relation: str, *, hidden: bool)
     return 1 / (plain * math.sqrt(math.asinh(x) if relation == REPLACE_ONE else math.log1p(x)))
 
 
-def accounting_seconds(batches: Batches, plain: float, relation: str, *, hidden: bool) -> float:
-    """What finding the noise takes: next to nothing where every step has all records."""
-    if not isinstance(batches, Poisson):
+def accounting_seconds(hits: HitLaw, plain: float, relation: str, *, hidden: bool) -> float:
+    """What finding the noise takes: next to nothing where steps are not sampled afresh."""
+    if not hits.independent:
         return 0.0
-    shown = excess_noise(batches, plain, relation, hidden=False)
+    shown = excess_noise(hits, plain, relation, hidden=False)
     return _PATTERNS if hidden and shown > 1 + COMPOSED else _SAMPLED
 
 

@@ -318,8 +318,9 @@ def _choice(
         assert task.mu is not None
         kind: dict[str, Any] = {"relation": task.relation, "hidden": hidden}
         noise = rate * task.hit * math.sqrt(walk) / task.mu
-        taken += accounting_seconds(batches, noise, **kind)
-        noise *= min(excess_noise(batches, noise, **kind), 1e6)
+        hits = batches.hits(task.records)
+        taken += accounting_seconds(hits, noise, **kind)
+        noise *= min(excess_noise(hits, noise, **kind), 1e6)
     lipschitz = loss.constants(task.data_norm).lipschitz
     size = batches.batch_size(task.records)
     sampled = _SPREAD * (1 - rate) / size / task.weights(loss)
