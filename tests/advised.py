@@ -14,6 +14,15 @@ import dplateau as dp
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "dplateau"
+PLAN = dp.Plan(  # small, and as anybody has it: tests of advice change a field or two
+    records=60,
+    batches=dp.FullBatch(),
+    iterations=3,
+    step_size=0.5,
+    noise_multiplier=20.0,
+    loss=dp.Logistic(),
+    data_norm=1.0,
+)
 HOLE = "\0"  # where a message quotes what was found
 _VERBS = (
     "account|add|ask|audit|begin|bound|call|change|check|choose|clean|clear|close|compare|"

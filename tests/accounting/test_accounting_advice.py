@@ -7,6 +7,7 @@ import math
 import pytest
 
 import dplateau as dp
+from advised import PLAN as SMALL
 from advised import obey
 from dplateau.accounting.privacy_loss.distribution import _edges
 from dplateau.accounting.program import as_run, plan_within, planned_charge
@@ -27,10 +28,9 @@ BALL = dp.L2Ball(1.0)
 FACTS = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0}
 
 
-WHOLE = dp.Plan(
-    records=1000, batches=dp.FullBatch(), iterations=10, step_size=1.0, noise_multiplier=100.0,
-    loss=dp.Logistic(), data_norm=1.0, dimension=3,
-)  # fmt: skip
+WHOLE = SMALL.replace(
+    records=1000, iterations=10, step_size=1.0, noise_multiplier=100.0, dimension=3
+)
 RUN = as_run(dp.account(WHOLE), planned_charge(WHOLE), 1e-6)
 
 

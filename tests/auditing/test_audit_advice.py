@@ -9,18 +9,12 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from advised import PLAN as SMALL
 from advised import obey
 from dplateau.auditing.imported import read_audit
 
-PLAN = dp.Plan(
-    records=20,
-    batches=dp.FullBatch(),
-    iterations=2,
-    step_size=0.5,
-    noise_multiplier=5.0,
-    loss=dp.Logistic(),
-    data_norm=1.0,
-    neighboring_relation="add_or_remove_one",
+PLAN = SMALL.replace(
+    records=20, iterations=2, noise_multiplier=5.0, neighboring_relation="add_or_remove_one"
 )
 EXACT = PLAN.replace(neighboring_relation="replace_one")
 X = np.random.default_rng(0).normal(size=(20, 2)) / 4

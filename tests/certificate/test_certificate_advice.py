@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from advised import PLAN as SMALL
 from advised import obey
 from dplateau._json import digest
 from dplateau.certificate.bought import Bought
@@ -17,15 +18,7 @@ from dplateau.certificate.files import check_directory, check_file, reserved, wr
 from dplateau.certificate.record import Certificate
 from dplateau.certificate.sign import private_key, public_keys
 
-PLAN = dp.Plan(
-    records=60,
-    batches=dp.FullBatch(),
-    iterations=3,
-    step_size=0.5,
-    noise_multiplier=20.0,
-    loss=dp.Logistic(),
-    data_norm=1.0,
-)
+PLAN = SMALL
 X, Y = np.zeros((60, 2)), np.arange(60) % 2
 SCHEMA = {
     "a": {"type": "number", "bounds": [0, 1], "missing": False},

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from advised import PLAN as SMALL
 from advised import ROOT, obey
 from dplateau.accounting.record_count import PrivateCount
 from dplateau.certificate.record import Certificate, Counting
@@ -22,15 +23,7 @@ from dplateau.ledger import Ledger
 from dplateau.report.comparison import compare
 from oracles.runs import Run
 
-PLAN = dp.Plan(
-    records=50,
-    batches=dp.FullBatch(),
-    iterations=3,
-    step_size=0.5,
-    noise_multiplier=20.0,
-    loss=dp.Logistic(),
-    data_norm=1.0,
-)
+PLAN = SMALL.replace(records=50)
 ACCOUNT = {
     "--records": 50,
     "--batches": "full",

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import OperationalError
 
 import dplateau as dp
+from advised import PLAN as SMALL
 from advised import obey
 from dplateau.accounting.looks import Spread
 from dplateau.accounting.record_count import PrivateCount
@@ -21,15 +22,7 @@ from dplateau.ledger import GaussianQuery, LaplaceQuery, Ledger, store
 from dplateau.training.checkpoint import Checkpoint, ResumeFile
 from oracles.runs import Run
 
-PLAN = dp.Plan(
-    records=1000,
-    batches=dp.FullBatch(),
-    iterations=30,
-    step_size=1.0,
-    noise_multiplier=80.0,
-    loss=dp.Logistic(),
-    data_norm=1.0,
-)
+PLAN = SMALL.replace(records=1000, iterations=30, step_size=1.0, noise_multiplier=80.0)
 ADDED = PLAN.replace(neighboring_relation="add_or_remove_one")
 
 

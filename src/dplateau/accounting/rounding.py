@@ -39,7 +39,7 @@ _MOST_STEPS_OF_WEIGHTS = 1e11
 MOST_WEIGHTS = 1 << 24  # of a model that is looked at; none so large is trained here
 _DEVIATIONS = tuple(k / 2 for k in range(12, 76))  # of a privacy loss that epsilon pays for
 LEAST_SHARE = 2.0**-20  # of delta, that is set aside for rounding
-PROMISED = 24.0  # the largest epsilon that a plan is made for; programs can prove little more
+_PROMISED = 24.0  # the largest epsilon that a plan is made for; programs can prove little more
 _LARGEST = 700.0  # of epsilon, whose exponential is a number
 RARE = 2.0**-100  # that batches are larger, and random walks longer, than they are taken to be
 
@@ -398,13 +398,26 @@ def _descent(plan: Plan, dimension: int, eta: float) -> float:
     return 1.01 * (across + math.sqrt(across**2 + grown))  # the rounding of every step included
 
 
+def provable(epsilon: float) -> float:
+    """As much of a budget as is spent: no more than a program in floating point can prove.
+
+    See docs/theory.md#section-20.
+
+    Examples
+    --------
+    >>> provable(1.0), provable(1e3)
+    (1.0, 24.0)
+    """
+    return min(epsilon, _PROMISED)
+
+
 __all__ = [
     "MOST_WEIGHTS",
-    "PROMISED",
     "Charge",
     "blurred",
     "likely_in_batch",
     "most_in_batch",
+    "provable",
     "rounding_charge",
     "rounding_error",
     "rounding_share",

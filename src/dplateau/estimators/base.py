@@ -83,7 +83,6 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
     Its parameters are those of `PlannedModel`.
     """
 
-    _lengths_count: ClassVar[bool] = False  # whether cutting long rows off bends what is learnt
     _mapping: ClassVar[Array | None] = None  # of features by what was bought, likewise
 
     # -- the fit --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplateau._validate import probability
 from dplateau.accounting.moments import Moments
 from dplateau.accounting.privacy_loss.conversions import gdp_of
-from dplateau.accounting.rounding import PROMISED
+from dplateau.accounting.rounding import provable
 from dplateau.errors import PlanError
 from dplateau.estimators.scaling import mapped
 from dplateau.training.sandwich import Sandwich
@@ -59,7 +59,7 @@ def bought_moments(
             f"confidence intervals are for at most {MOST_WEIGHTS} weights; there are {weights}. "
             "Use fewer features, or leave intervals out."
         )
-    return Moments(math.sqrt(share) * gdp_of(min(epsilon, PROMISED), delta), relation, norm)
+    return Moments(math.sqrt(share) * gdp_of(provable(epsilon), delta), relation, norm)
 
 
 @dataclass(frozen=True, eq=False)

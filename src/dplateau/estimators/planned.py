@@ -6,7 +6,7 @@ import dataclasses
 import math
 import numbers
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
@@ -15,7 +15,7 @@ from dplateau.accounting.guarantee import WEAK_EPSILON
 from dplateau.accounting.looks import Look
 from dplateau.accounting.prepared import plan_beside
 from dplateau.accounting.record_count import PrivateCount
-from dplateau.accounting.rounding import PROMISED
+from dplateau.accounting.rounding import provable
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Counting
 from dplateau.errors import PlanError
@@ -111,6 +111,8 @@ class PlannedModel(BaseEstimator):
         The share of the budget that buys confidence intervals (`confidence_intervals`,
         `predict_interval`); True: 0.3 of its square, which leaves 84 % of it for the training.
     """
+
+    _lengths_count: ClassVar[bool] = False  # whether cutting long rows off bends what is learnt
 
     epsilon: float | None = None
     delta: float | None = None
@@ -274,7 +276,7 @@ class PlannedModel(BaseEstimator):
     @property
     def _spent(self) -> float | None:
         """What is spent of the budget: no more than a program can prove."""
-        return None if self.epsilon is None else min(self.epsilon, PROMISED)
+        return None if self.epsilon is None else provable(self.epsilon)
 
     def _norm(self) -> float:
         """The norm that rows are clipped to, as they are trained on."""

@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dplateau._validate import positive, probability
-from dplateau.accounting.rounding import PROMISED
+from dplateau.accounting.rounding import provable
 from dplateau.accounting.search import Search, check_candidates
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
@@ -188,7 +188,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
     def _planned(self, models: Sequence[PrivateLinearModel], sizes: Sizes, features: int) -> Search:
         counting = models[0]._counting()
-        epsilon, delta = min(float(self.epsilon), PROMISED), float(self.delta)  # type: ignore[arg-type]
+        epsilon, delta = provable(float(self.epsilon)), float(self.delta)  # type: ignore[arg-type]
         if counting.count is not None:
             epsilon = counting.count.epsilon_left(epsilon)
             delta = counting.count.delta_left(delta)
