@@ -13,6 +13,7 @@ from dplateau.accounting.privacy_loss.distribution import _edges
 from dplateau.accounting.program import as_run, plan_within, planned_charge
 from dplateau.accounting.rounding import MOST, rounding_share
 from dplateau.accounting.search import MOST_CANDIDATES
+from dplateau.accounting.trials import NegativeBinomial
 
 PLAN = dp.Plan(
     records=1000,
@@ -75,6 +76,11 @@ def searched(radii):
 @pytest.mark.parametrize(
     ("refused", "words", "followed"),
     [
+        (
+            lambda: NegativeBinomial(100.0, 1e-6),
+            "Give a larger gamma, or a smaller eta",
+            lambda: (NegativeBinomial(100.0, 0.1), NegativeBinomial(0.5, 1e-6)),
+        ),
         (
             lambda: least(iterations=math.inf),
             "Bound the domain, add regularization, or give",
