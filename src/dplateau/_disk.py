@@ -14,7 +14,7 @@ import stat
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dplateau.errors import LeftoverWarning
 
@@ -23,6 +23,7 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
+_ATTEMPTS = 5
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
 
 
@@ -83,6 +84,28 @@ def staged(path: Path, data: bytes, mode: int = 0o666) -> Iterator[Path]:
             yield part
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def growing(path: Path, mode: int = 0o666) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file beside ``path``, to be written piece by piece; gone when the block ends."""
+    part, file = _begun(path, mode)
+    try:
+        with file:
+            yield part, file
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _begun(path: Path, mode: int) -> tuple[Path, BinaryIO]:
+    """A new file that is ours: locked, and not swept by another writer before it was."""
+    for _ in range(_ATTEMPTS):
+        part = temporary(path)
+        file = os.fdopen(os.open(part, _NEW, mode), "wb")
+        if try_lock(file.fileno()) and os.fstat(file.fileno()).st_nlink:
+            return part, file
+        file.close()
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def put_new(part: Path, path: Path) -> None:
@@ -187,6 +210,7 @@ def _renameat2() -> Callable[..., Any] | None:
 __all__ = [
     "abandoned",
     "flush",
+    "growing",
     "left_beside",
     "put_new",
     "read_bytes",

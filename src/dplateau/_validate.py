@@ -43,13 +43,13 @@ def whole(name: str, value: object, *, least: int = 1, way_out: str = "") -> int
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
-def probability(name: str, value: object, *, closed: bool = False) -> float:
+def probability(name: str, value: object, *, closed: bool = False, way_out: str = "") -> float:
     """A number strictly between 0 and 1 (``closed``: the ends are allowed)."""
     number = as_number(name, value)
     inside = 0 <= number <= 1 if closed else 0 < number < 1
     if not inside:
         ends = "[0, 1]" if closed else "(0, 1)"
-        raise PlanError(f"{name} must lie in {ends}; found {number!r}.")
+        raise PlanError(f"{name} must lie in {ends}; found {number!r}.{_spaced(way_out)}")
     return number
 
 

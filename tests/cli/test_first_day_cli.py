@@ -167,6 +167,26 @@ def test_a_table_without_a_header_is_not_shown(train, dplateau, folder):
     assert dplateau("schema", folder / "bare.csv", "--header")[0] == 0
 
 
+def test_equal_cells_of_a_record_are_not_told(dplateau, folder):
+    (folder / "bare.csv").write_text("0,7,0,3\n1,2,3,4\n")  # which cells are alike is a fact of it
+    (folder / "words.csv").write_text("red,blue,red\n1,2,3\n")
+    for name, words in {"bare.csv": "looks like a record", "words.csv": "two cells of"}.items():
+        code, out, err = dplateau("schema", folder / name)
+        assert (code, out) == (2, "")
+        assert words in err
+        assert "cells 1 and 3" not in err
+        assert "red" not in err
+        assert "cells 1 and 3" in dplateau("schema", folder / name, "--header")[2]
+
+
+@pytest.mark.parametrize("budget", [{"delta": 0}, {"delta": -1}, {"delta": 1}, {"epsilon": 0}])
+def test_a_budget_that_is_none_is_refused_before_the_table_is_read(train, budget):
+    code, out, err = train(table="absent.csv", **budget)
+    assert (code, out) == (2, "")
+    assert next(iter(budget)) in err
+    assert "absent" not in err
+
+
 def test_separators_directories_and_patterns_reach_the_command_line(train, dplateau, folder):
     (folder / "parts").mkdir()
     frame = pd.read_csv(folder / "ward.csv")

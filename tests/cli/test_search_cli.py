@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,16 @@ def test_train_with_search(dplateau, folder) -> None:
     assert json.loads(out)["epsilon"] <= 4
     stored = json.loads((folder / "out" / "certificate.json").read_text())
     assert len(stored["search"]["candidates"]) == 4
+
+
+@pytest.mark.parametrize(("command", "option"), [("search", "--over"), ("train", "--search")])
+def test_what_was_chosen_is_said(dplateau, folder, command, option) -> None:
+    words = arguments(folder, command, option, "radius=1,10", option, "steps=20")
+    code, out, err = dplateau(*(word for word in words if word != "--json"))
+    assert code == 0, err
+    assert re.search(r"^Chosen: radius = (1|10), steps = 20\.$", out, re.M)
+    assert re.search(r"^Trained 20 steps on [\d,]+ records\. Wrote:$", out, re.M)
+    assert out.splitlines()[-1].startswith("Does the schema fit the table? dplateau check ")
 
 
 @pytest.mark.parametrize("grid", ["radius", "radius=", "=1,2", "epsilon=1,2", "unheard=1"])

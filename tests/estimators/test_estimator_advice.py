@@ -117,6 +117,16 @@ THREE_CLASSES = {"classes": [0, 1, 2]}
             lambda: suggested(delta=1e-6),
         ),
         (
+            lambda: fit(delta=0.0),
+            "Choose one far below one over the number of records, such as 1e-6",
+            lambda: fit(delta=1e-6),
+        ),
+        (
+            lambda: fit(classes=[0]),
+            "Declare every label that ",
+            lambda: fit(classes=[0, 1]),
+        ),
+        (
             lambda: suggested(step_size=0.0),
             "Leave it out to have it chosen",
             lambda: suggested(step_size=None),

@@ -255,7 +255,7 @@ def test_other_separators_compressed_files_and_directories(tmp_path):
         (b"", "is empty"),
         (b"\n\n", "is empty"),
         (b"secret;31\nclerk;45\n", "separated by ';'"),
-        (b"secret,secret\n1,2\n", "cells 1 and 2 of the first line"),
+        (b"secret,secret\n1,2\n", "two cells of the first line"),
     ],
 )
 def test_files_are_named_for_what_they_are(tmp_path, content, words):

@@ -99,8 +99,12 @@ def stream(path="t.csv", names=("age", "old", "born")):
         (lambda: columns("named.parquet"), " more than once. Rename one.", columns),
         (
             lambda: columns("twice.csv"),
-            "Rename one, or write a header if there is none",
-            columns,
+            "Write a header if there is none; if it is one, --header shows ",
+            lambda: obey(
+                lambda: columns("twice.csv", header=True),
+                "more than once. Rename all but one",
+                columns,
+            ),
         ),
         (
             lambda: columns("semicolon.csv"),

@@ -1,7 +1,8 @@
 """How every artefact is written: whole or not at all, and by one writer at a time.
 
-A single file is written by `write_file`; `check_file` refuses before the work what that would
-refuse after it. A release, which is several files that belong together, is written by `reserved`::
+A single file is written by `write_file`, or piece by piece by `writing`; `check_file` refuses
+before the work what they would refuse after it. A release, which is several files that belong
+together, is written by `reserved`::
 
     with reserved(directory, force=force) as place:   # before training: locked, and writable
         ...                                           # train
@@ -23,6 +24,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from dplateau import _disk as disk
 from dplateau.errors import DataError
@@ -41,8 +43,6 @@ RELEASE = (
     SIGNATURE,
     EVALUATION,
 )  # what one release owns of its directory
-
-_ATTEMPTS = 5
 
 
 # -- one file --------------------------------------------------------------------------------------
@@ -92,31 +92,33 @@ def write_file(
     ...
     dplateau.errors.DataError: '...a.txt' exists. Choose another name, or pass --force.
     """
+    with writing(path, force=force, mode=mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return Path(path)
+
+
+@contextlib.contextmanager
+def writing(path: str | Path, *, force: bool = False, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file to be written piece by piece: it gets its name when the block ends well, else none.
+
+    The parameters are those of `write_file`.
+    """
     path = check_file(path, force=force)
-    data = content.encode() if isinstance(content, str) else content
     try:
         _sweep(path)
-        for attempt in range(_ATTEMPTS):
-            try:
-                _place(path, data, force=force, mode=mode)
-                break
-            except FileNotFoundError:  # swept by another writer before we had locked it
-                if attempt == _ATTEMPTS - 1:
-                    raise
+        with disk.growing(path, mode) as (part, file):
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if force:
+                os.replace(part, path)
+            else:
+                disk.put_new(part, path)
         disk.flush(path.parent)
     except FileExistsError:
         raise DataError(f"{str(path)!r} exists. Choose another name, or pass --force.") from None
     except OSError as trouble:
         raise DataError(f"cannot write {str(path)!r}: {disk.reason(trouble)}.") from None
-    return path
-
-
-def _place(path: Path, data: bytes, *, force: bool, mode: int) -> None:
-    with disk.staged(path, data, mode) as part:
-        if force:
-            os.replace(part, path)
-        else:
-            disk.put_new(part, path)
 
 
 # -- a release -------------------------------------------------------------------------------------
@@ -364,4 +366,5 @@ __all__ = [
     "leftovers",
     "reserved",
     "write_file",
+    "writing",
 ]

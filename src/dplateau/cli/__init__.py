@@ -67,6 +67,7 @@ _FAMILIES = (
     "export",
     "intervals",
     "ledger",
+    "predict",
     "review",
     "search",
     "train",

@@ -31,15 +31,16 @@ def check(
     The page is computed from the records without noise. It is not for release and never leaves
     this machine.
     """
-    from dplateau.tables.checking import PRIVATE, check_schema
+    from dplateau.tables.checking import PRIVATE, check_parts
     from dplateau.tables.encoding import columns_used, load_schema
-    from dplateau.tables.reading import read_table
+    from dplateau.tables.reading import table_parts
 
     if not as_json:
         check_file(out, force=force)
     facts = load_schema(schema)
-    rows = read_table(table, columns_used(facts), separator=separator, header=header)
-    found = check_schema(rows, facts)
+    found = check_parts(
+        table_parts(table, columns_used(facts), separator=separator, header=header), facts
+    )
     if as_json:
         print(json.dumps(found.to_dict()))
         return

@@ -42,7 +42,7 @@ def evaluate(
     """
     from dplateau.certificate.evaluation import read_evaluations, together
     from dplateau.certificate.record import fingerprint
-    from dplateau.tables.reading import read_table
+    from dplateau.tables.reading import table_parts
     from dplateau.tables.table_model import TableModel
 
     if (epsilon is None) != public:
@@ -54,12 +54,13 @@ def evaluate(
     model = TableModel.read(directory)
     earlier = read_evaluations(directory, fingerprint(model.estimator.weights_))
     wanted = [*(column.name for column in model.encoder.columns), model.target]
-    rows = read_table(table, wanted, separator=separator, header=header)
-    if ledger is not None and dataset is not None:  # paid before anything is computed
+    parts = table_parts(table, wanted, separator=separator, header=header)
+    scores = model.tallied(parts, epsilon=epsilon)  # a table that cannot be read costs nothing
+    if ledger is not None and dataset is not None:  # paid before anything is told
         from dplateau.ledger import Ledger
 
         Ledger(ledger).spend(dataset, epsilon=epsilon, note=f"evaluation of {directory.name}")
-    found = model.score_private(rows, epsilon=epsilon)
+    found = scores()
     certificate = model.certificate
     total = together(certificate.epsilon, certificate.delta, [*earlier, found])
     document = {

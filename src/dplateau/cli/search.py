@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +12,17 @@ import typer
 from dplateau.certificate.files import reserved
 from dplateau.cli import app
 from dplateau.cli.terminal import say
-from dplateau.cli.train import AsJson, Force, Header, Separator, Table, _written
-from dplateau.errors import DataError
+from dplateau.cli.train import (
+    AsJson,
+    Force,
+    Header,
+    Separator,
+    Table,
+    _written,
+    warn_of_identifiers,
+    way_to_check,
+)
+from dplateau.errors import DataError, nothing_released
 
 
 @app.command()
@@ -51,14 +61,20 @@ def search(
     A random number of trials is made, each with settings drawn at random; the best by a noisy score
     on records that were not trained on is kept, and nothing of the others.
     """
+    from dplateau.certificate import wording
+    from dplateau.estimators.inputs import check_budget
     from dplateau.tables.encoding import columns_used, load_schema
-    from dplateau.tables.reading import read_table
+    from dplateau.tables.reading import column_names, read_table
     from dplateau.tables.table_model import TableModel
 
     grid = parsed_grid(over)
+    check_budget(epsilon, delta)
     facts = load_schema(schema)
     used = columns_used(facts)
     wanted = [*used, *([target] if target not in used else [])]
+    with nothing_released():
+        here = column_names(table, separator=separator, header=header)
+    warn_of_identifiers([*facts["columns"], *here], "use `dplateau train` without a search and ")
     with reserved(out, force=force) as place:
         trained = TableModel.train(
             read_table(table, wanted, separator=separator, header=header),
@@ -78,12 +94,11 @@ def search(
         )
         files = [str(path) for path in _written(trained, place)]
     certificate = trained.certificate
-    chosen = {name: getattr(trained.estimator, name) for name in grid}
     if as_json:
         say(
             json.dumps(
                 {
-                    "chosen": chosen,
+                    "chosen": {name: getattr(trained.estimator, name) for name in grid},
                     "epsilon": certificate.epsilon,
                     "delta": certificate.delta,
                     "relation": certificate.relation,
@@ -95,9 +110,17 @@ def search(
         )
         return
     say(certificate.statement)
-    say("Chosen: " + ", ".join(f"{name} = {value}" for name, value in chosen.items()) + ". Wrote:")
+    say(f"Chosen: {chosen_of(trained.estimator, grid)}.")
+    plan = certificate.plan
+    say(f"Trained {plan.iterations:,} steps on {wording.records(plan)}. Wrote:")
     for file in files:
         say(f"  {file}")
+    say(way_to_check(table, schema, separator, header=header))
+
+
+def chosen_of(estimator: Any, grid: Iterable[str]) -> str:
+    """The settings that a search has found, in words."""
+    return ", ".join(f"{name} = {getattr(estimator, name)}" for name in grid)
 
 
 def parsed_grid(settings: list[str]) -> dict[str, list[Any]]:

@@ -1,10 +1,8 @@
-"""``dplateau schema``, ``train`` and ``predict``: from a table on disk to a certified model."""
+"""``dplateau schema`` and ``train``: from a table on disk to a certified model."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import shlex
 import sys
@@ -15,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dplateau.certificate.files import check_file, reserved, write_file
+from dplateau.certificate.files import reserved, write_file
 from dplateau.cli import app
 from dplateau.cli.terminal import say
 from dplateau.errors import DataError, PrivacyWarning, nothing_released
@@ -41,8 +39,6 @@ Header = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the files that are there.")]
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets begin a formula with
 
 
 @app.command()
@@ -197,7 +193,8 @@ def train(
     """Train a private model on a table; write it with its certificate, and nothing private."""
     from dplateau.certificate import wording
     from dplateau.cli.ledger import held_back
-    from dplateau.cli.search import parsed_grid
+    from dplateau.cli.search import chosen_of, parsed_grid
+    from dplateau.estimators.inputs import check_budget
     from dplateau.tables.encoding import PublicTableEncoder, columns_used, load_schema
     from dplateau.tables.reading import column_names
     from dplateau.tables.scaling import scaled_columns
@@ -217,14 +214,15 @@ def train(
         raise DataError("--quantile goes with --model quantile.")
     if refund and checkpoint is None:
         raise DataError("--refund needs the file that proves it: name it with --checkpoint.")
-    facts = load_schema(schema)
+    check_budget(epsilon, delta)
+    facts, local = load_schema(schema), cluster is None
     used = [name for name in columns_used(facts) if name != person]
     wanted = [*used, *([target] if target not in used else [])]
     wanted += [] if person is None else [person]
     if person is None:
         with nothing_released():
-            here = column_names(table, separator=separator) if cluster is None else []
-        _warn_of_identifiers([*facts["columns"], *here])
+            found = column_names(table, separator=separator, header=header) if local else []
+        warn_of_identifiers([*facts["columns"], *found])
     counted = relation == ADD_OR_REMOVE_ONE and records is None
     proof = checkpoint if refund else None
     # Out's place is taken and the budget held back before any row is read.
@@ -290,13 +288,20 @@ def train(
     if not shown:  # nobody watched: with the rest, so that trouble is one line
         say(_planned_time(time_budget))
     say(certificate.statement)
+    if search:
+        say(f"Chosen: {chosen_of(trained.estimator, parsed_grid(search))}.")
     say(f"Trained {plan.iterations:,} steps on {wording.records(plan)}. Wrote:")
     for file in files:
         say(f"  {file}")
+    say(way_to_check(table, schema, separator, header=header))
+
+
+def way_to_check(table: Path, schema: Path, separator: str | None, *, header: bool) -> str:
+    """Where to see what the schema made of the table; no count of it is printed."""
     asked = ["dplateau", "check", table, "--schema", schema]
     asked += [] if separator is None else ["--separator", separator]
     asked += ["--header"] if header else []
-    say(f"Does the schema fit the table? {shlex.join(map(str, asked))}")
+    return f"Does the schema fit the table? {shlex.join(map(str, asked))}"
 
 
 def _planned_time(time_budget: str | None) -> str:
@@ -312,15 +317,16 @@ def _planned_time(time_budget: str | None) -> str:
     )
 
 
-def _warn_of_identifiers(names: list[str]) -> None:
+def warn_of_identifiers(names: list[str], command: str = "") -> None:
     """Several rows of one person would weaken what is promised to them: ask whose rows are."""
     from dplateau.tables.people import identifiers
 
     found = identifiers(names)
     if found:
+        way = f"{command}pass --person {found[0]}"
         warnings.warn(
             f"the column {found[0]!r} looks like an identifier. If a person can have "
-            f"several rows, pass --person {found[0]}: without it the guarantee is for one row, and "
+            f"several rows, {way}: without it the guarantee is for one row, and "
             "weaker for whoever has more.",
             PrivacyWarning,
             stacklevel=2,
@@ -335,90 +341,3 @@ def _written(trained: Any, place: Any) -> list[Path]:
         kept = Path(tempfile.mkdtemp(prefix="dplateau-model-"))
         trained.write(kept)
         raise DataError(f"{trouble} The model was kept: move it from {str(kept)!r}.") from None
-
-
-@app.command()
-def predict(
-    directory: Annotated[Path, typer.Argument(help="What `dplateau train --out` wrote.")],
-    table: Table,
-    out: Annotated[Path | None, typer.Option(help="A CSV file; standard output.")] = None,
-    id_column: Annotated[
-        str | None,
-        typer.Option("--id", help="A column to keep beside every prediction, such as a key."),
-    ] = None,
-    interval: Annotated[
-        float | None,
-        typer.Option(
-            help="Add columns low and high: the interval that covers with this chance, such as "
-            "0.95. The model must have been trained with --intervals."
-        ),
-    ] = None,
-    separator: Separator = None,
-    header: Header = False,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Predict the target for every row of a table, as CSV."""
-    from dplateau.tables.cells import listed
-    from dplateau.tables.reading import read_table
-    from dplateau.tables.table_model import TableModel
-
-    if out is not None:
-        check_file(out, force=force)
-    model = TableModel.read(directory)
-    wanted = [column.name for column in model.encoder.columns]
-    wanted += [id_column] if id_column is not None and id_column not in wanted else []
-    rows = read_table(table, wanted, separator=separator, header=header)
-    names, records = _predictions(model, rows)
-    if interval is not None:
-        ends = model.predict_interval(rows, interval).tolist()
-        names = [*names, "low", "high"]
-        records = [[*record, *pair] for record, pair in zip(records, ends, strict=True)]
-    if id_column is not None:
-        if id_column in names:
-            raise DataError(f"--id {id_column!r} is the column that is predicted. Name another.")
-        names = [id_column, *names]
-        ids = listed(rows.column(id_column))
-        records = [[key, *record] for key, record in zip(ids, records, strict=True)]
-    if out is not None:
-        text = io.StringIO()
-        csv.writer(text).writerows(_inert([names, *records]))
-        write_file(out, text.getvalue(), force=force)
-    if as_json:
-        columns = {name: [r[k] for r in records] for k, name in enumerate(names)}
-        found = {"rows": len(records), "out": str(out)} if out else columns
-        print(json.dumps(found, default=str))
-    elif out is None:
-        shown = io.StringIO()
-        csv.writer(shown).writerows(_inert([names, *records]))
-        # A file or another program gets the labels as they are, a terminal nothing that moves it.
-        if sys.stdout.isatty():
-            say(shown.getvalue().replace("\r\n", "\n").rstrip("\n"))
-        else:
-            sys.stdout.write(shown.getvalue())
-    else:
-        say(f"Wrote {len(records):,} predictions to {out}.")
-
-
-def _inert(rows: list[list[Any]]) -> list[list[Any]]:
-    """Rows whose words no spreadsheet takes for a formula: a quote is put before such a word.
-
-    Examples
-    --------
-    >>> _inert([["=1+1", -0.5, "no"]])
-    [["'=1+1", -0.5, 'no']]
-    """
-    return [
-        [f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA else cell for cell in row]
-        for row in rows
-    ]
-
-
-def _predictions(model: Any, rows: Any) -> tuple[list[str], list[list[Any]]]:
-    """A header and one record per row: the prediction, and the classes' probabilities."""
-    predicted = model.predict(rows).tolist()
-    chances = model.predict_proba(rows)
-    if chances is None:
-        return [model.target], [[value] for value in predicted]
-    header = [model.target, *(f"p({label})" for label in model.estimator.classes_.tolist())]
-    return header, [[value, *row] for value, row in zip(predicted, chances.tolist(), strict=True)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -369,11 +370,25 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
         Evaluation
             ``scores``, how far the ``noise`` may move them, and a ``calibration`` curve.
         """
+        return self._answered([(X, y)], epsilon=epsilon, random_state=random_state)()
+
+    def _answered(
+        self, parts: Iterable[tuple[Any, Any]], *, epsilon: float | None, random_state: Any = None
+    ) -> Callable[[], Evaluation]:
+        """Count over the records, part by part; the scores are drawn when they are asked for."""
         check_is_fitted(self)
-        X, y = self._untold(lambda: self._shaped(X, y, reset=False))
-        return evaluate(
-            self._question(_finite(X), y),
-            X.shape[0],
+        question: Question | None = None
+        records = 0
+        for part in parts:
+            X, y = self._untold(partial(self._shaped, *part, reset=False))
+            asked = self._question(_finite(X), y)
+            question, records = asked if question is None else question + asked, records + len(y)
+        if question is None:
+            raise DataError("the table has no rows to evaluate on. Check that it is the right one.")
+        return partial(
+            evaluate,
+            question,
+            records,
             epsilon=epsilon,
             relation=str(relation_name(self.neighboring_relation)),
             model=fingerprint(self.weights_),

@@ -86,6 +86,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
                 f"found {self.classes!r}."
             )
         labels = [c.item() if isinstance(c, np.generic) else c for c in self.classes]
+        if len(labels) < 2:
+            raise PlanError(
+                f"classes must hold two labels or more; found {labels!r}. Declare every label that "
+                "may occur (the target's categories in a schema)."
+            )
         try:
             return tuple(sorted(labels))
         except TypeError:  # mixed types have no order

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -67,6 +67,14 @@ class Question:
     tallies: Mapping[str, Tally]
     scores: Scores
     calibration: Callable[[Mapping[str, Array]], list[dict[str, float]]] | None = None
+
+    def __add__(self, other: Question) -> Question:
+        """The same question about the records of both, which are different ones."""
+        tallies = {
+            name: replace(tally, values=tally.values + other.tallies[name].values)
+            for name, tally in self.tallies.items()
+        }
+        return replace(self, tallies=tallies)
 
 
 def evaluate(

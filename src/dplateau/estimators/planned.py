@@ -20,7 +20,7 @@ from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Counting
 from dplateau.errors import PlanError
 from dplateau.estimators.docstrings import with_shared_parameters
-from dplateau.estimators.inputs import in_parameters
+from dplateau.estimators.inputs import check_budget, in_parameters
 from dplateau.estimators.intervals import bought_moments
 from dplateau.estimators.pace import ROOM, measured
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
@@ -243,6 +243,7 @@ class PlannedModel(BaseEstimator):
                 "delta is missing. Choose one far below one over the number of records, "
                 "such as delta=1e-6."
             )
+        check_budget(self.epsilon, self.delta)
         if self.feature_bounds is not None:
             as_bounds(self.feature_bounds)
         elif self.data_norm is None:

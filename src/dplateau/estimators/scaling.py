@@ -14,11 +14,11 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dplateau._validate import positive
 from dplateau.accounting.looks import CLIPPED, Centre, Look, Spread
 from dplateau.accounting.privacy_loss.conversions import gdp_of
 from dplateau.accounting.rounding import provable
 from dplateau.errors import DataError, PlanError
+from dplateau.estimators.inputs import check_budget
 from dplateau.training.asking import Asked
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.scaling import SNUG, WIDTH, private_bounds, private_centre, whitening
@@ -69,7 +69,8 @@ def _share(scaling: str, epsilon: float | None, delta: float) -> float:
         return 0.0
     if epsilon is None:
         raise PlanError("scaling needs a budget to buy from: give epsilon, or scaling='public'.")
-    return SHARE * gdp_of(provable(positive("epsilon", epsilon)), delta)
+    check_budget(epsilon, delta)
+    return SHARE * gdp_of(provable(epsilon), delta)
 
 
 def bought_centre(

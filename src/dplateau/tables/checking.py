@@ -9,7 +9,8 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -20,7 +21,7 @@ import numpy as np
 from dplateau.certificate.wording import visible
 from dplateau.errors import DataError
 from dplateau.tables.cells import as_label, day_of, distinct
-from dplateau.tables.columns import Column, column_from_dict
+from dplateau.tables.columns import Column, Reading, column_from_dict
 from dplateau.tables.encoding import columns_of, columns_used, load_schema
 
 PRIVATE = "Not for release: this page never leaves this machine."
@@ -153,44 +154,60 @@ def check_schema(frame: Any, schema: Mapping[str, Any] | str | Path) -> SchemaCh
     >>> found.clipped, found.unreadable, found.missing, found.looks_like
     (0.25, 0.25, 0.25, 'amounts with a currency sign')
     """
-    facts, cells = load_schema(schema), columns_of(frame)
+    return check_parts([frame], schema)
+
+
+def check_parts(parts: Iterable[Any], schema: Mapping[str, Any] | str | Path) -> SchemaCheck:
+    """The same of a table that comes in parts, one after the other."""
+    facts = load_schema(schema)
     used = columns_used(facts)
-    absent = [name for name in used if name not in cells]
-    if absent:
-        raise DataError(
-            f"the table has no column {', '.join(map(repr, absent))}. "
-            "Correct the schema, or mark the column as 'ignore'."
-        )
-    columns = [column_from_dict(name, facts["columns"][name]) for name in used]
-    rows = len(cells[used[0]]) if used else 0
-    return SchemaCheck(rows, tuple(_check(column, cells[column.name]) for column in columns))
+    tallies = [_Tally(column_from_dict(name, facts["columns"][name])) for name in used]
+    rows = 0
+    for part in parts:
+        cells = columns_of(part)
+        absent = [name for name in used if name not in cells]
+        if absent:
+            raise DataError(
+                f"the table has no column {', '.join(map(repr, absent))}. "
+                "Correct the schema, or mark the column as 'ignore'."
+            )
+        for tally in tallies:
+            tally.count(cells[tally.column.name])
+        rows += len(cells[used[0]]) if used else 0
+    return SchemaCheck(rows, tuple(tally.found(rows) for tally in tallies))
 
 
-def _check(column: Column, cells: Any) -> ColumnCheck:
-    reading = column.reading(cells)
-    looks = _shape(cells, reading.unreadable | reading.unknown, column.kind)
-    shares = {
-        name: float(np.mean(flags)) if len(flags) else 0.0
-        for name, flags in reading._asdict().items()
-    }
-    return ColumnCheck(column.name, column.kind, **shares, looks_like=looks, advice=_way(looks))
+class _Tally:
+    """How many cells of a column are lost, in which way, and what they look like."""
 
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self._lost: Counter[str] = Counter()
+        self._votes: Counter[str] = Counter()
 
-def _shape(cells: Any, lost: Any, kind: str) -> str:
-    """What most of the lost cells look like, where they look alike; else nothing."""
-    values, which = distinct(cells)
-    counts = np.bincount(which[lost], minlength=len(values))
-    votes: dict[str, int] = {}
-    for value, count in zip(values, counts, strict=True):
-        if count:
-            name = _named(as_label(value))
-            votes[name] = votes.get(name, 0) + int(count)
-    if not votes:
-        return ""
-    name = max(votes, key=lambda key: votes[key])
-    if 2 * votes[name] < counts.sum() or (kind == "category" and name == "text"):
-        return ""
-    return "" if kind == "date" and name == "dates" else name
+    def count(self, cells: Any) -> None:
+        reading = self.column.reading(cells)
+        for name, flags in reading._asdict().items():
+            self._lost[name] += int(np.sum(flags))
+        values, which = distinct(cells)
+        counts = np.bincount(which[reading.unreadable | reading.unknown], minlength=len(values))
+        for value, count in zip(values, counts, strict=True):
+            if count:
+                self._votes[_named(as_label(value))] += int(count)
+
+    def found(self, rows: int) -> ColumnCheck:
+        looks, column = self._shape(), self.column
+        shares = {name: self._lost[name] / max(rows, 1) for name in Reading._fields}
+        return ColumnCheck(column.name, column.kind, **shares, looks_like=looks, advice=_way(looks))
+
+    def _shape(self) -> str:
+        """What most of the lost cells look like, where they look alike; else nothing."""
+        if not self._votes:
+            return ""
+        kind, ((name, most),) = self.column.kind, self._votes.most_common(1)
+        if 2 * most < self._votes.total() or (kind == "category" and name == "text"):
+            return ""
+        return "" if kind == "date" and name == "dates" else name
 
 
 def _named(label: str) -> str:
@@ -246,4 +263,4 @@ $rows
 </html>
 """
 
-__all__ = ["PRIVATE", "ColumnCheck", "SchemaCheck", "check_schema"]
+__all__ = ["PRIVATE", "ColumnCheck", "SchemaCheck", "check_parts", "check_schema"]

@@ -191,7 +191,7 @@ class Date(Column):
 
     @property
     def _days(self) -> tuple[float, float]:
-        return _as_bounds(self.name, self.bounds, day_of)
+        return _as_bounds(self.name, self.bounds, day_of, "two dates such as '2020-12-31'")
 
     @property
     def features(self) -> list[str]:
@@ -362,7 +362,9 @@ def _places(declared: list[Any], names: tuple[str, ...]) -> dict[Hashable, int]:
     return {form: k for form, k in found.items() if form not in shared} | spelled
 
 
-def _as_bounds(name: str, bounds: Any, read: Callable[[Any], float]) -> tuple[float, float]:
+def _as_bounds(
+    name: str, bounds: Any, read: Callable[[Any], float], what: str = "two finite values"
+) -> tuple[float, float]:
     try:
         low, high = (read(bound) for bound in bounds)
     except (TypeError, ValueError, OverflowError):  # a whole number may be beyond all floats
@@ -370,7 +372,7 @@ def _as_bounds(name: str, bounds: Any, read: Callable[[Any], float]) -> tuple[fl
     if not (math.isfinite(low) and math.isfinite(high - low) and low < high):
         found = f"{bounds!r}"
         raise PlanError(
-            f"bounds of column {name!r} must be two finite values, the lower one first; found "
+            f"bounds of column {name!r} must be {what}, the lower one first; found "
             f"{found if len(found) < 100 else found[:60] + '...'}. State what is "
             "publicly known to contain (nearly) all values; the rest is clipped."
         )

@@ -7,17 +7,23 @@ file may be a record too, so none of its cells is shown unless the caller says i
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dplateau.errors import DataError
-from dplateau.tables.cells import as_label, day_of, exact_number, is_missing
-from dplateau.tables.table_files import ParquetFile, TableFile, TextFile, files_of
+from dplateau.tables.table_files import (
+    ParquetFile,
+    TableFile,
+    TextFile,
+    files_of,
+    first_line_is_data,
+    looks_like_data,
+)
 from dplateau.training.scratch import gigabytes, memory_left
 
 _CELL_BYTES = 40
+_PART_ROWS = 1 << 15  # a block of a CSV file may hold millions of short rows
 TYPES = ("number", "category", "boolean", "date")
 
 
@@ -72,6 +78,27 @@ def read_table(
         ) from None
 
 
+def table_parts(
+    path: str | Path,
+    columns: Sequence[str],
+    *,
+    separator: str | None = None,
+    header: bool = False,
+) -> Iterator[Any]:
+    """The same rows as `read_table` gives, in tables of at most some ten thousand.
+
+    Files and columns are looked at now, rows when they are asked for: memory does not grow with
+    the table.
+    """
+    files, wanted = checked_files(path, columns, separator=separator, header=header)
+    return (
+        block.slice(first, _PART_ROWS)
+        for file in files
+        for block in file.batches(wanted)
+        for first in range(0, len(block), _PART_ROWS)
+    )
+
+
 def whole_bytes(files: Sequence[TableFile], columns: Sequence[str]) -> float:
     """About how much memory these columns take while they are read and encoded as a whole."""
     return _CELL_BYTES * len(columns) * sum(file.about_rows() for file in files)
@@ -86,10 +113,10 @@ def checked_files(
 ) -> tuple[list[TableFile], list[str]]:
     """The files of a table and the columns wanted, which all of them must have, of one kind."""
     files = files_of(path, separator)
-    wanted = list(files[0].names() if columns is None else columns)
+    wanted = list(files[0].names(shown=header) if columns is None else columns)
     first: dict[str, str] = {}
     for file in files:
-        found = file.names()
+        found = file.names(shown=header)
         missing = [name for name in wanted if name not in found]
         if missing:
             raise DataError(_lacks(file, missing, found, header=header))
@@ -106,9 +133,11 @@ def checked_files(
     return files, wanted
 
 
-def column_names(path: str | Path, *, separator: str | None = None) -> list[str]:
+def column_names(
+    path: str | Path, *, separator: str | None = None, header: bool = False
+) -> list[str]:
     """The column names of a table, refused when two are the same."""
-    return files_of(path, separator)[0].names()
+    return files_of(path, separator)[0].names(shown=header)
 
 
 def column_types(
@@ -120,7 +149,7 @@ def column_types(
     a first line that may be a record is refused, unless ``header`` says that it is none.
     """
     file = files_of(path, separator)[0]
-    names = file.names()
+    names = file.names(shown=header)
     types = file.types()
     if isinstance(file, TextFile) and not header:
         _check_header(file, names, list(types.values()))
@@ -129,33 +158,13 @@ def column_types(
 
 def _check_header(file: TextFile, names: list[str], kinds: list[str]) -> None:
     """Refuse a first line that may be a record, by position and type only."""
-    data = _looks_like_data(names)
-    if data:
-        raise DataError(
-            f"the first line of {file.path.name} looks like a record, not like a header: {data}. "
-            "Write a line of column names above it; if it is one, pass --header."
-        )
+    if looks_like_data(names):
+        raise DataError(first_line_is_data(file.path.name, names))
     if all(kind == "category" for kind in kinds):
         raise DataError(
             f"nothing tells the first line of {file.path.name} from a record: all columns hold "
             "text. If it is a header, pass --header; else write a line of column names above it."
         )
-
-
-def _looks_like_data(cells: list[str]) -> str:
-    """Which cells of a first line look like data, in words; nothing where none does."""
-    found = [f"cell {k} is {kind}" for k, cell in enumerate(cells, 1) if (kind := _type_of(cell))]
-    return ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
-
-
-def _type_of(cell: str) -> str:
-    if is_missing(cell):
-        return "empty (pandas writes its index so, unless it is told index=False)"
-    if exact_number(cell) is not None:
-        return "a number"
-    if not math.isnan(day_of(cell)):
-        return "a date"
-    return "true or false" if as_label(cell).lower() in ("true", "false") else ""
 
 
 def _lacks(file: TableFile, missing: list[str], found: list[str], *, header: bool) -> str:
@@ -165,7 +174,7 @@ def _lacks(file: TableFile, missing: list[str], found: list[str], *, header: boo
             f"{lead}; its columns are {', '.join(map(repr, found))}. "
             "Correct the schema or the table's header."
         )
-    data = _looks_like_data(found)
+    data = looks_like_data(found)
     if data:
         return (
             f"{lead}: its first line looks like a record ({data}). Write a line of column names "
@@ -183,5 +192,6 @@ __all__ = [
     "column_names",
     "column_types",
     "read_table",
+    "table_parts",
     "whole_bytes",
 ]

@@ -11,12 +11,14 @@ import csv as standard_csv
 import glob
 import gzip
 import io
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dplateau.errors import DataError
+from dplateau.tables.cells import as_label, day_of, exact_number, is_missing
 
 _SUFFIXES = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 _NULLS = ["", "NA", "NaN", "nan", "null", "NULL", "None"]
@@ -46,8 +48,8 @@ class TableFile:
 
     path: Path
 
-    def names(self) -> list[str]:
-        """The column names in order."""
+    def names(self, *, shown: bool = False) -> list[str]:
+        """The column names in order; ``shown``: a refusal may quote them."""
         raise TypeError(f"{type(self).__name__} names no columns")
 
     def types(self) -> dict[str, str]:
@@ -76,7 +78,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class ParquetFile(TableFile):
-    def names(self) -> list[str]:
+    def names(self, *, shown: bool = False) -> list[str]:
         names = list(self._open().schema_arrow.names)
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -159,17 +161,11 @@ class TextFile(TableFile):
         except (standard_csv.Error, EOFError):
             raise DataError(f"{self.path.name} is not a well-formed CSV table.") from None
 
-    def names(self) -> list[str]:
+    def names(self, *, shown: bool = False) -> list[str]:
         from pyarrow import csv
 
         names = self.first_line()
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            where = " and ".join(str(k) for k, name in enumerate(names, 1) if name == twice)
-            raise DataError(
-                f"cells {where} of the first line of {self.path.name} are the same: a header names "
-                "no column more than once. Rename one, or write a header if there is none."
-            )
+        self._refuse_twice(names, shown)
         other = next((mark for mark in _MARKS if mark in names[0]), None) if names else None
         if len(names) == 1 and other is not None:
             raise DataError(
@@ -180,6 +176,25 @@ class TextFile(TableFile):
         # A file that is broken from the start is called so, not one without the right columns.
         _guarded(self.path, lambda: csv.open_csv(self.path, parse_options=self._marks()).close())
         return names
+
+    def _refuse_twice(self, names: list[str], shown: bool) -> None:
+        """Refuse equal names; which cells of a line are equal is told of a header alone."""
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is None:
+            return
+        if shown:
+            where = " and ".join(str(k) for k, name in enumerate(names, 1) if name == twice)
+            raise DataError(
+                f"cells {where} of the header of {self.path.name} are {twice!r}: it names a column "
+                "more than once. Rename all but one."
+            )
+        if looks_like_data(names):
+            raise DataError(first_line_is_data(self.path.name, names))
+        raise DataError(
+            f"two cells of the first line of {self.path.name} are the same: a header names no "
+            "column more than once. Write a header if there is none; if it is one, --header shows "
+            "which to rename."
+        )
 
     def types(self) -> dict[str, str]:
         from pyarrow import csv
@@ -239,6 +254,31 @@ class TextFile(TableFile):
         from pyarrow import csv
 
         return csv.ParseOptions(delimiter=self.separator)
+
+
+def first_line_is_data(file: str, cells: list[str]) -> str:
+    """The refusal of a first line that is no header, by position and type only."""
+    return (
+        f"the first line of {file} looks like a record, not like a header: "
+        f"{looks_like_data(cells)}. Write a line of column names above it; if it is one, pass "
+        "--header."
+    )
+
+
+def looks_like_data(cells: list[str]) -> str:
+    """Which cells of a first line look like data, in words; nothing where none does."""
+    found = [f"cell {k} is {kind}" for k, cell in enumerate(cells, 1) if (kind := _type_of(cell))]
+    return ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
+
+
+def _type_of(cell: str) -> str:
+    if is_missing(cell):
+        return "empty (pandas writes its index so, unless it is told index=False)"
+    if exact_number(cell) is not None:
+        return "a number"
+    if not math.isnan(day_of(cell)):
+        return "a date"
+    return "true or false" if as_label(cell).lower() in ("true", "false") else ""
 
 
 def files_of(path: str | Path, separator: str | None) -> list[TableFile]:
@@ -341,4 +381,11 @@ def _guarded(path: Path, read: Callable[[], Found]) -> Found:
         ) from None
 
 
-__all__ = ["ParquetFile", "TableFile", "TextFile", "files_of"]
+__all__ = [
+    "ParquetFile",
+    "TableFile",
+    "TextFile",
+    "files_of",
+    "first_line_is_data",
+    "looks_like_data",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -200,21 +200,53 @@ class TableModel:
             return np.empty((0, 2))
         return self.estimator.predict_interval(features, level)
 
+    def columns(self, level: float | None = None) -> list[str]:
+        """The names of what `answers` gives: prediction, probabilities, the interval's ends."""
+        model: Any = self.estimator
+        labels = model.classes_.tolist() if hasattr(model, "predict_proba") else []
+        ends = [] if level is None else ["low", "high"]
+        return [self.target, *(f"p({label})" for label in labels), *ends]
+
+    def answers(self, table: Any, level: float | None = None) -> list[list[Any]]:
+        """All that is said about the rows, column by column; they are encoded once."""
+        model: Any = self.estimator
+        features = self.encoder.transform(table)
+        found = [model.predict(features).tolist()]
+        if hasattr(model, "predict_proba"):
+            found += model.predict_proba(features).T.tolist()
+        if level is not None:
+            found += model.predict_interval(features, level).T.tolist()
+        return found
+
     def score_private(
         self, table: Any, *, epsilon: float | None, random_state: Any = None
     ) -> Evaluation:
-        """Scores on a table that the model was not trained on: see the estimator's method."""
-        column = column_from_dict(self.target, self._target_facts())
-        cells = columns_of(table)
-        if self.target not in cells:
-            raise DataError(f"the table has no column {self.target!r}, which is what is predicted.")
-        targets = column.targets(cells[self.target])
-        features = self.encoder.transform(table)
-        if features.shape[0] == 0:
-            raise DataError("the table has no rows to evaluate on. Check that it is the right one.")
-        return self.estimator.score_private(
-            features, targets, epsilon=epsilon, random_state=random_state
+        """Scores on a table that the model was not trained on: see the estimator's method.
+
+        The table holds the target, in the column that the model predicts.
+        """
+        return self.tallied([table], epsilon=epsilon, random_state=random_state)()
+
+    def tallied(
+        self, parts: Iterable[Any], *, epsilon: float | None, random_state: Any = None
+    ) -> Callable[[], Evaluation]:
+        """Count over a table in parts, one after the other; what is returned draws the scores."""
+        return self.estimator._answered(
+            self._asked(parts), epsilon=epsilon, random_state=random_state
         )
+
+    def _asked(self, parts: Iterable[Any]) -> Iterator[tuple[Any, NDArray[Any]]]:
+        """Features and targets of every part that has rows."""
+        column = column_from_dict(self.target, self._target_facts())
+        for part in parts:
+            cells = columns_of(part)
+            if self.target not in cells:
+                raise DataError(
+                    f"the table has no column {self.target!r}, which is what is predicted."
+                )
+            features = self.encoder.transform(part)
+            if features.shape[0]:
+                yield features, column.targets(cells[self.target])
 
     def _target_facts(self) -> dict[str, Any]:
         """The target's entry in a schema, as far as the model knows it."""
@@ -342,7 +374,8 @@ def load_model(directory: str | Path) -> TableModel:
     -------
     TableModel
         ``predict(table)`` and ``predict_proba(table)`` take a data frame, an arrow table or a
-        mapping of columns; ``certificate`` is what is promised about it.
+        mapping of columns; ``score_private(table, epsilon=...)`` one that holds the target too;
+        ``certificate`` is what is promised about it.
 
     Raises
     ------
