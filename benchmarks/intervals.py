@@ -1,6 +1,6 @@
 """How often confidence intervals cover, on simulated tables: the table in docs/intervals.md.
 
-    python -m benchmarks.intervals [TABLES [FIRST SETTING]]
+    python -m benchmarks.intervals [TABLES [SETTING ...]]
 
 Six weights: a rare indicator, four correlated numbers, the intercept. Labels follow a logistic
 model, numbers a linear one with normal errors. Support vector machine and quantile regression
@@ -106,12 +106,13 @@ def covered(kind: str, records: int, epsilon: float, random: np.random.Generator
     )
 
 
-def main(tables: int, first: int = 0) -> None:
-    """Print the table."""
-    random = np.random.default_rng(2021)
+def main(tables: int = 100, *settings: int) -> None:
+    """Print the table; every setting has tables of its own, so each can be measured by itself."""
     print("| model | records | ε | coefficients covered | predictions covered | median width |")
     print("|---|---|---|---|---|---|")
-    for kind, records, epsilon in SETTINGS[first:]:
+    for number in settings or range(len(SETTINGS)):
+        kind, records, epsilon = SETTINGS[number]
+        random = np.random.default_rng((2021, number))
         found = [covered(kind, records, epsilon, random) for _ in range(tables)]
         coefficients = np.mean([one.coefficients for one in found])
         predictions = np.mean([one.predictions for one in found])
@@ -124,4 +125,4 @@ def main(tables: int, first: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(*([int(word) for word in sys.argv[1:]] or [100]))
+    main(*[int(word) for word in sys.argv[1:]])
