@@ -272,9 +272,9 @@ def test_a_laplace_query_keeps_the_budget_pure(ledger):
     ],
 )
 def test_a_mechanism_survives_being_written_down(mechanism):
-    from dplateau.ledger.mechanisms import mechanism_from_dict
+    from dplateau.ledger.mechanisms import Mechanism
 
-    assert mechanism_from_dict(mechanism.to_dict()) == mechanism
+    assert Mechanism.from_dict(mechanism.to_dict()) == mechanism
 
 
 def test_what_is_no_release_is_refused(ledger):

@@ -8,9 +8,9 @@ from dplateau.ledger.mechanisms import (
     Mechanism,
     Several,
     Stated,
-    Training,
 )
 from dplateau.ledger.reservation import Reservation
+from dplateau.ledger.trained import Training
 
 __all__ = [
     "GaussianQuery",

@@ -13,16 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
 from dplateau.accounting.privacy_loss.profiles import PLD
 from dplateau.errors import PlanError
 from dplateau.ledger.mechanisms import (
     Mechanism,
     Stated,
-    as_gaussian,
     composed,
     gaussian_pld,
-    mechanism_from_dict,
 )
 
 STATED, GAUSSIAN, WHOLE = "stated", "gaussian", "whole"
@@ -90,7 +88,7 @@ class Entry:
         """What it is priced as; a reservation as the Gaussian of its target."""
         if self.mechanism is None:
             return Stated(*self.requested)
-        found = mechanism_from_dict(dict(self.mechanism))
+        found = Mechanism.from_dict(dict(self.mechanism))
         return found if self.certificate is None else found.as_released()
 
     @property
@@ -164,7 +162,7 @@ class Account:
         low, high = 0.0, self.epsilon
         for _ in range(12):
             middle = (low + high) / 2
-            mu = as_gaussian(middle, self.delta)
+            mu = gdp_of(middle, self.delta)
             total = spent.compose(gaussian_pld(mu, self.interval))
             fits = total.get_delta_for_epsilon(self.epsilon) <= self.delta
             low, high = (middle, high) if fits else (low, middle)
@@ -181,7 +179,7 @@ class Account:
 
     def _loss(self, entry: Entry) -> PLD:
         if entry.mechanism is None and self.plans == FIXED:
-            return gaussian_pld(as_gaussian(*entry.requested), self.interval)
+            return gaussian_pld(gdp_of(*entry.requested), self.interval)
         return entry.release().pld(self.interval)
 
     def tight(self) -> float:
@@ -206,9 +204,9 @@ class Account:
     def reserve(self, epsilon: float, delta: float, *, counted: bool) -> Decision:
         """Hold a target's price back, before anything is known of the plan."""
         if self.plans == FIXED:
-            return self._fixed(None, Stated(epsilon, delta), as_gaussian(epsilon, delta))
+            return self._fixed(None, Stated(epsilon, delta), gdp_of(epsilon, delta))
         failure = _SMALL_FAILURE * delta
-        square = as_gaussian(epsilon, delta) ** 2
+        square = gdp_of(epsilon, delta) ** 2
         if self.pool.shape == GAUSSIAN:
             return self._charged(None, Charge(GAUSSIAN, square, failure), (epsilon, delta))
         if counted and not self.live:
@@ -248,7 +246,7 @@ class Account:
     @staticmethod
     def _gaussian_pool(epsilon: float, delta: float) -> Pool:
         failure = _FAILURES * delta
-        return Pool(GAUSSIAN, as_gaussian(epsilon, delta - failure) ** 2, failure)
+        return Pool(GAUSSIAN, gdp_of(epsilon, delta - failure) ** 2, failure)
 
     def _square(self, mechanism: Mechanism, number: int | None) -> Charge:
         """The cheapest ``(mu, phi)``: the share of the pool that runs out first decides."""
@@ -379,7 +377,7 @@ def _largest_beside(found: PLD, epsilon: float, delta: float, interval: float) -
         total = found.compose(gaussian_pld(mu, interval))
         return bool(total.get_delta_for_epsilon(epsilon) <= delta)
 
-    low, high = 0.0, as_gaussian(epsilon, delta)
+    low, high = 0.0, gdp_of(epsilon, delta)
     if not high > 1e-6 or not fits(1e-3 * high):
         return 0.0
     low = 1e-3 * high

@@ -22,9 +22,8 @@ from dplateau.ledger.mechanisms import (
     Mechanism,
     Several,
     Stated,
-    Training,
-    under,
 )
+from dplateau.ledger.trained import Training, under
 from dplateau.plan.batches import REPLACE_ONE, FullBatch, Poisson
 from dplateau.plan.plan import Plan
 

@@ -26,11 +26,12 @@ from dplateau.ledger.budget import (
 )
 from dplateau.ledger.chain import Link
 from dplateau.ledger.imports import from_certificate, mechanism_of
-from dplateau.ledger.mechanisms import Mechanism, Stated, Training, under
+from dplateau.ledger.mechanisms import Mechanism, Stated
 from dplateau.ledger.proof import interrupted_plan, proof_of_no_release
 from dplateau.ledger.replay import replayed
 from dplateau.ledger.reservation import Reservation
 from dplateau.ledger.store import Store
+from dplateau.ledger.trained import Training, under
 from dplateau.plan.batches import RELATIONS, REPLACE_ONE
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import RECORD, UNITS

@@ -1,8 +1,8 @@
 """What one release costs, in the three currencies a ledger reckons with.
 
-A release is priced by a *dominating pair*, held as a privacy loss distribution; by ``(mu, phi)``,
-the Gaussian trade-off function with a failure ``phi`` that it is no easier to attack than; and by
-one stated ``(epsilon, delta)``. Theory, section 19.
+A release is accounted by a *dominating pair*, kept as a privacy loss distribution; by ``(mu, phi)``
+for the Gaussian trade-off function with a failure ``phi`` that it is no easier to attack than; and
+by one stated ``(epsilon, delta)``. Theory, section 19.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import functools
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from dp_accounting.pld import common, privacy_loss_distribution
@@ -22,14 +21,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from dplateau._validate import non_negative, positive, probability, whole
-from dplateau.accounting.guarantee import Guarantee, account
-from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import PLD, Gaussian, as_pld
-from dplateau.accounting.program import as_run, planned_charge
-from dplateau.accounting.record_count import PrivateCount
-from dplateau.accounting.rounding import MOST_WEIGHTS, Charge
-from dplateau.errors import PlanError
-from dplateau.plan.plan import Plan
+from dplateau.plan.parts import Part
 
 Vector = NDArray[np.float64]
 
@@ -37,10 +31,8 @@ _CELLS = 600  # of the epsilon axis on which two privacy profiles are compared
 _SAFE = 1 + 1e-9  # beyond what double precision can err
 
 
-class Mechanism(ABC):
+class Mechanism(Part, ABC, family="release"):
     """One release, or several at once, as an accountant sees it: never any data."""
-
-    kind: ClassVar[str]
 
     @abstractmethod
     def dominating_pair(self, interval: float) -> PLD:
@@ -53,10 +45,6 @@ class Mechanism(ABC):
     @abstractmethod
     def stated(self, delta: float) -> tuple[float, float]:
         """An ``(epsilon, delta)`` it satisfies: at its own delta, else at the one given."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """What prices it again, as plain JSON values."""
 
     @property
     def pure(self) -> bool:
@@ -161,9 +149,6 @@ class Stated(Mechanism):
         """``-2 Phi^-1(1/(1 + e^epsilon))``: the Gaussian that meets randomised response."""
         return randomised_response(self.epsilon), self.delta
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "epsilon": self.epsilon, "delta": self.delta}
-
     @property
     def words(self) -> str:
         return f"stated as ({self.epsilon:g}, {self.delta:g})"
@@ -217,14 +202,6 @@ class GaussianQuery(Mechanism):
     def gaussian(self, failure: float, interval: float) -> tuple[float, float]:
         return self.mu, 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "sigma": self.sigma,
-            "sensitivity": self.sensitivity,
-            "count": self.count,
-        }
-
     @property
     def words(self) -> str:
         return f"Gaussian noise, sigma/sensitivity {self.sigma / self.sensitivity:g}{_times(self)}"
@@ -265,14 +242,6 @@ class LaplaceQuery(Mechanism):
     def _one(self) -> float:
         return randomised_response(self.sensitivity / self.scale)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "scale": self.scale,
-            "sensitivity": self.sensitivity,
-            "count": self.count,
-        }
-
     @property
     def words(self) -> str:
         return f"Laplace noise, scale/sensitivity {self.scale / self.sensitivity:g}{_times(self)}"
@@ -280,105 +249,6 @@ class LaplaceQuery(Mechanism):
 
 def _times(query: GaussianQuery | LaplaceQuery) -> str:
     return "" if query.count == 1 else f", {query.count} times"
-
-
-@dataclass(frozen=True)
-class Training(Mechanism):
-    """The last iterate of a plan; with a private count of the records before it, if there was one.
-
-    See docs/theory.md#section-20. A plan that states its ``dimension`` is priced as the program
-    that runs it, every rounding counted; one without stands for another library's steps, as they
-    were stated.
-
-    Parameters
-    ----------
-    plan : Plan
-        Accounted under the data set's relation: see `under`.
-    delta : float
-        Where its epsilon is stated, the count's delta included.
-    count : PrivateCount, optional
-        The count that chose the plan.
-    promised : float
-        With a count: the epsilon that holds whatever the count would have been.
-    """
-
-    plan: Plan
-    delta: float
-    count: PrivateCount | None = None
-    promised: float = 0.0
-    kind: ClassVar[str] = "training"
-
-    @cached_property
-    def guarantee(self) -> Guarantee:
-        delta = self.delta if self.count is None else self.count.delta_left(self.delta)
-        if not self.rounded:
-            return account(self.plan, delta)
-        return as_run(account(self.plan, self.charge.ideal_delta(delta)), self.charge, delta)
-
-    @property
-    def rounded(self) -> bool:
-        return self.plan.dimension is not None
-
-    def as_released(self) -> Training:
-        """Where nobody says how many weights there are: as many as there can be."""
-        if self.rounded:
-            return self
-        return replace(self, plan=self.plan.replace(dimension=MOST_WEIGHTS))
-
-    @cached_property
-    def charge(self) -> Charge:
-        """How far the program is from the ideal process."""
-        return planned_charge(self.plan) if self.rounded else Charge(0.0, 0.0)
-
-    @property
-    def uniform(self) -> Stated:
-        """What is promised of count and training whatever the count is (theory, section 13)."""
-        return Stated(self.stated(self.delta)[0], self.delta)
-
-    def dominating_pair(self, interval: float) -> PLD:
-        if self.count is not None:  # a plan chosen by the count: its own pair is one of many
-            return self.uniform.pld(interval)
-        try:
-            return self.guarantee.pld(interval)
-        except PlanError:  # losses so large that the grid does not hold them
-            return self.uniform.pld(interval)
-
-    def stated(self, delta: float) -> tuple[float, float]:
-        own = self.guarantee.epsilon(self.guarantee.reference_delta)
-        if self.count is not None:
-            own = max(self.count.epsilon + own, self.promised)
-        return own, self.delta
-
-    def gaussian(self, failure: float, interval: float) -> tuple[float, float]:
-        """The count's charge and the training's: one after the other, the second chosen freely."""
-        if self.count is not None:
-            counted = randomised_response(self.count.epsilon)
-            rest = max(failure - self.count.delta, 0.0)
-            mu, phi = Training(self.plan, self.guarantee.reference_delta).gaussian(rest, interval)
-            return math.hypot(counted, mu), self.count.delta + phi
-        profile = self.guarantee.winner(self.guarantee.reference_delta)[0].profile
-        if isinstance(profile, Gaussian):
-            mu, phi = self.charge.of_gaussian(profile.mu)
-            if phi <= failure:
-                return mu, phi
-        return super().gaussian(failure, interval)
-
-    def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "kind": self.kind,
-            "plan": self.plan.to_dict(),
-            "delta": self.delta,
-        }
-        if self.count is not None:
-            found["count"] = {"epsilon": self.count.epsilon, "delta": self.count.delta}
-            found["promised"] = self.promised
-        return found
-
-    @property
-    def words(self) -> str:
-        steps = self.plan.iterations
-        length = "any number of" if math.isinf(steps) else f"{steps:,}"
-        return f"a model trained for {length} steps"
 
 
 @dataclass(frozen=True)
@@ -407,6 +277,10 @@ class Several(Mechanism):
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
 
+    @classmethod
+    def restored(cls, fields: dict[str, Any]) -> Self:
+        return cls(tuple(Mechanism.from_dict(part) for part in fields["parts"]))
+
     @property
     def words(self) -> str:
         return "; ".join(part.words for part in self.parts)
@@ -428,59 +302,9 @@ def composed(plds: Sequence[PLD]) -> PLD:
     return total
 
 
-def as_gaussian(epsilon: float, delta: float) -> float:
-    """The ``mu`` that a release of this target will most likely cost."""
-    return gdp_of(epsilon, delta)
-
-
-def under(plan: Plan, relation: str) -> Plan:
-    """The plan accounted under another neighbouring relation, or a refusal."""
-    if plan.neighboring_relation == relation:
-        return plan
-    try:
-        return plan.replace(neighboring_relation=relation)
-    except PlanError as trouble:
-        raise PlanError(
-            f"this release is private under {plan.neighboring_relation!r}; the data set's budget "
-            f"is kept under {relation!r}, where its plan has no price ({trouble}). Train with "
-            f"neighboring_relation={relation!r} (--relation)."
-        ) from None
-
-
-def _training(stored: dict[str, Any]) -> Training:
-    count = stored.get("count")
-    return Training(
-        Plan.from_dict(stored["plan"]),
-        stored["delta"],
-        None if count is None else PrivateCount(count["epsilon"], count["delta"]),
-        stored.get("promised", 0.0),
-    )
-
-
-_READERS: dict[str, Callable[[dict[str, Any]], Mechanism]] = {
-    Stated.kind: lambda found: Stated(found["epsilon"], found["delta"]),
-    GaussianQuery.kind: lambda found: GaussianQuery(
-        found["sigma"], found["sensitivity"], found["count"]
-    ),
-    LaplaceQuery.kind: lambda found: LaplaceQuery(
-        found["scale"], found["sensitivity"], found["count"]
-    ),
-    Training.kind: _training,
-    Several.kind: lambda found: Several(tuple(map(mechanism_from_dict, found["parts"]))),
-}
-
-
-def mechanism_from_dict(stored: dict[str, Any]) -> Mechanism:
-    """The inverse of `Mechanism.to_dict`."""
-    kind = stored.get("kind")
-    if kind not in _READERS:
-        raise PlanError(f"a release of kind {kind!r} is unknown; known are {sorted(_READERS)}.")
-    return _READERS[kind](stored)
-
-
 @functools.lru_cache(maxsize=64)
 def _remembered(stored: str, interval: float) -> PLD:
-    return mechanism_from_dict(json.loads(stored)).dominating_pair(interval)
+    return Mechanism.from_dict(json.loads(stored)).dominating_pair(interval)
 
 
 @functools.lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from dplateau.certificate.verify import Check
 from dplateau.errors import DataError, PlanError
 from dplateau.ledger.budget import ADAPTIVE, REFUNDED, Account, Charge, Decision, Entry, Pool
 from dplateau.ledger.chain import Link, breaks
-from dplateau.ledger.mechanisms import mechanism_from_dict
+from dplateau.ledger.mechanisms import Mechanism
 from dplateau.ledger.replay import applied, opened
 
 _UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, IndexError, AssertionError)
@@ -108,7 +108,7 @@ def _again(before: Account, body: dict[str, Any], number: int | None) -> Decisio
         entry = before.entries[number]
         if entry.mechanism == body["mechanism"]:
             return Decision(entry.charge)
-    mechanism = mechanism_from_dict(body["mechanism"])
+    mechanism = Mechanism.from_dict(body["mechanism"])
     if body.get("certificate") is not None:
         mechanism = mechanism.as_released()
     return before.buy(mechanism, number)
