@@ -205,20 +205,3 @@ def _renameat2() -> Callable[..., Any] | None:
     function.argtypes = (whole, text, whole, text, ctypes.c_uint)
     function.restype = whole
     return function
-
-
-__all__ = [
-    "abandoned",
-    "flush",
-    "growing",
-    "left_beside",
-    "put_new",
-    "read_bytes",
-    "reason",
-    "staged",
-    "sweep",
-    "take_place",
-    "temporary",
-    "try_lock",
-    "written",
-]

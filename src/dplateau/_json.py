@@ -182,6 +182,3 @@ def digest(value: Any) -> str:
     True
     """
     return hashlib.sha256(canonical(value).encode()).hexdigest()
-
-
-__all__ = ["StrictError", "amount", "canonical", "digest", "dumps", "loads", "number", "plain"]

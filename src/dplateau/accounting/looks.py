@@ -168,6 +168,3 @@ def look_from(stored: Mapping[str, Any], relation: str) -> Look:
         if look.mechanism == stored["mechanism"]:
             return look
     raise PlanError("its scaling is by a mechanism that dplateau does not sell.")
-
-
-__all__ = ["CLIPPED", "LEVELS", "Centre", "Look", "Spread", "look_from"]

@@ -65,6 +65,3 @@ class Moments:
         return tuple(  # type: ignore[return-value]
             slack * by / (mu * math.sqrt(share)) for by, share in zip(moved, SHARES, strict=True)
         )
-
-
-__all__ = ["SHARES", "Moments"]

@@ -197,11 +197,3 @@ def _delta_of(orders: list[GridDistribution], epsilon: float) -> float:
 def _epsilon(profile: PrivacyProfile, delta: float) -> float:
     value = profile.epsilon(delta)
     return value if value >= 0 else math.inf  # NaN fails closed
-
-
-__all__ = [
-    "PreparedGuarantee",
-    "account_prepared",
-    "beside",
-    "plan_beside",
-]

@@ -129,6 +129,3 @@ def planned_charge(plan: Plan) -> Charge:
     if plan.iterations == math.inf:
         plan = plan.replace(iterations=_LONG)
     return rounding_charge(plan, (rows, outputs) if outputs > 1 else (rows,))
-
-
-__all__ = ["ProgramGuarantee", "as_run", "plan_within", "planned_charge"]

@@ -89,6 +89,3 @@ class PrivateCount:
     def likely_records(self, counted: int) -> int:
         """The middle of the counts that a result stands for: its best guess, at least 1."""
         return max(counted - self.half_width, 1)
-
-
-__all__ = ["PrivateCount"]

@@ -409,16 +409,3 @@ def provable(epsilon: float) -> float:
     (1.0, 24.0)
     """
     return min(epsilon, _PROMISED)
-
-
-__all__ = [
-    "MOST_WEIGHTS",
-    "Charge",
-    "blurred",
-    "likely_in_batch",
-    "most_in_batch",
-    "provable",
-    "rounding_charge",
-    "rounding_error",
-    "rounding_share",
-]

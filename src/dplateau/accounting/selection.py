@@ -372,6 +372,3 @@ def deep_enough(delta: float, trials: Trials) -> float:
     See docs/theory.md#section-16.
     """
     return max(_DEEPER * check_delta(delta) / trials.mean, 1e-13)
-
-
-__all__ = ["ORDERS", "PROFILE", "RENYI", "Prepared", "Profile", "Selection", "deep_enough"]

@@ -315,12 +315,3 @@ def _check_mean(mean: object) -> float:
             f"the expected number of trials must lie between 1 and {_LONGEST:g}; found {number!r}."
         )
     return number
-
-
-__all__ = [
-    "NegativeBinomial",
-    "PoissonTrials",
-    "Trials",
-    "trials_from_dict",
-    "trials_with_chance",
-]

@@ -93,6 +93,3 @@ def _curve(stored: list[list[float]]) -> Curve:
     if len(first) != len(second) or not 0 < len(first) <= _MOST_POINTS:
         raise ValueError("roc")
     return first, second
-
-
-__all__ = ["read_audit"]

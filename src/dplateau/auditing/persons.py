@@ -36,6 +36,3 @@ def run_people(
         groups=owners[order],
         random_state=random_state,
     )
-
-
-__all__ = ["ROWS_EACH", "run_people"]

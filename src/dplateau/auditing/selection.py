@@ -118,6 +118,3 @@ def _proved(absent: Array, present: Array, half: int, delta: float, failure: flo
             delta,
         )
     )
-
-
-__all__ = ["SelectionAudit", "audit_selection", "best_score"]

@@ -155,6 +155,3 @@ def _training_alone(guarantee: ProgramGuarantee) -> float:
     """What the training would cost by itself, at the same delta."""
     delta, charge = guarantee.reference_delta, guarantee.charge
     return charge.claimed(guarantee.ideal.alone(charge.ideal_delta(delta)), delta)
-
-
-__all__ = ["Bought"]

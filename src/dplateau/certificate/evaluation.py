@@ -172,6 +172,3 @@ def _told(one: Evaluation, name: str) -> str:
     if math.isnan(score):
         return "drowned in noise"
     return f"{score:.4g}" + (f" ± {2 * off:.2g} by the noise" if off > 0 else "")
-
-
-__all__ = ["Evaluation", "read_evaluations", "section", "together"]

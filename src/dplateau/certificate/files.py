@@ -351,20 +351,3 @@ def _discard(directory: Path) -> None:
             if entry.name in RELEASE or not _foreign(entry):
                 entry.unlink()
         directory.rmdir()
-
-
-__all__ = [
-    "CERTIFICATE",
-    "EVALUATION",
-    "MODEL",
-    "RELEASE",
-    "REPORT",
-    "SIGNATURE",
-    "Place",
-    "check_directory",
-    "check_file",
-    "leftovers",
-    "reserved",
-    "write_file",
-    "writing",
-]

@@ -301,17 +301,3 @@ def _checked(certificate: Certificate, content: str) -> str:
     except (InvalidSignature, ValueError, IndexError, binascii.Error):
         raise CertificateError("its signature is wrong") from None
     return key.line
-
-
-__all__ = [
-    "PassphraseNeeded",
-    "PublicKey",
-    "Voucher",
-    "fingerprint",
-    "new_key",
-    "private_key",
-    "public_keys",
-    "sign",
-    "signature_path",
-    "voucher",
-]

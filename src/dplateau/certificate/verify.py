@@ -362,6 +362,3 @@ def _close(one: Any, other: Any) -> bool:
     if numbers:
         return math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=1e-15)
     return type(one) is type(other) and bool(one == other)
-
-
-__all__ = ["MODEL_CHECKS", "Check", "Verification", "examine", "model_checks"]

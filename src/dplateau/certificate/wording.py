@@ -323,24 +323,3 @@ def not_covered(
         "Side channels of the machine that trained it (timing, memory, the raw data itself).",
         *(after_the_fact if count is not None and not planned else ()),
     )
-
-
-__all__ = [
-    "RELATIONS",
-    "THEOREMS",
-    "above",
-    "attack",
-    "below",
-    "counted",
-    "covered",
-    "is_weak",
-    "not_covered",
-    "percent",
-    "records",
-    "reproducibility",
-    "short",
-    "statement",
-    "theorem",
-    "unfit",
-    "visible",
-]

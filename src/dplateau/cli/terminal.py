@@ -26,6 +26,3 @@ def say(text: str, file: TextIO | None = None) -> None:
     lines = "\n".join(clean(line) for line in text.split("\n"))
     encoding = getattr(stream, "encoding", None) or "utf-8"
     print(lines.encode(encoding, "backslashreplace").decode(encoding), file=stream)
-
-
-__all__ = ["clean", "say"]

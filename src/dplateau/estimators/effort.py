@@ -108,16 +108,3 @@ def price(seconds: float, records: int) -> float:
     grows with the time itself, so that small tables are done at once.
     """
     return VALUE / math.sqrt(records) * math.log1p(seconds)
-
-
-__all__ = [
-    "ANNOUNCED",
-    "COMPOSED",
-    "LEAST_BATCH",
-    "ORDINARY",
-    "Pace",
-    "accounting_seconds",
-    "excess_noise",
-    "price",
-    "sizes",
-]

@@ -95,6 +95,3 @@ def unlearned(loss: Loss, t: float) -> float:
     As ``d/dt excess <= -2 (excess / reach)**2`` along the way, from what there was at the start.
     """
     return 1 / (1 / loss.start + 2 * t / loss.reach**2)
-
-
-__all__ = ["best_travel", "excess", "predicted_excess", "unlearned"]

@@ -263,6 +263,3 @@ class IntervalsMixin:
     def _as_predicted(self, ends: Array) -> Array:
         """Intervals of scores as intervals of what is predicted."""
         return ends
-
-
-__all__ = ["Inference", "Intervals", "IntervalsMixin", "bought_moments"]

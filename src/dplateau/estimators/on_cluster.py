@@ -73,6 +73,3 @@ def _row_like(features: int, names: tuple[str, ...]) -> Any:
     import pandas as pd
 
     return pd.DataFrame(row, columns=list(names))
-
-
-__all__ = ["Preparation", "fit_on_cluster", "team_of"]

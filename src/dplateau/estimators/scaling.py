@@ -217,20 +217,3 @@ def centred(
     assert isinstance(look, Centre)
     centre, share = private_centre(seen, data_norm, look, records, seed, room, sparse)
     return np.column_stack([centre, np.full(len(centre), share)])
-
-
-__all__ = [
-    "KINDS",
-    "SHARE",
-    "UNCENTRED",
-    "as_bounds",
-    "as_came",
-    "bought_centre",
-    "bought_look",
-    "bought_mu",
-    "centred",
-    "looked",
-    "mapped",
-    "row_norm",
-    "stay_as_they_are",
-]

@@ -104,6 +104,3 @@ class There:
         """The score of a model, without noise."""
         assert isinstance(score.value, SumOf)
         return score.value.of_team(model, self.X)
-
-
-__all__ = ["Here", "Sizes", "There", "to_score"]

@@ -121,6 +121,3 @@ def _bound_time(seconds: float) -> None:
     """The default action of the alarm ends the process, whatever code it is in."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-__all__ = ["LEDGER", "PRELOAD", "to_line", "work"]

@@ -174,6 +174,3 @@ def _static(name: str) -> Response:
 
 def _json(found: dict[str, Any], status: int = 200) -> Response:
     return Response(to_line(found), status_code=status, media_type="application/json")
-
-
-__all__ = ["EXACT", "build"]

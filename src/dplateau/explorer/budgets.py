@@ -80,6 +80,3 @@ def _ledger(path: Path) -> Any:
             "Install it with: pip install 'dplateau[ledger]'"
         ) from None
     return Ledger(path)
-
-
-__all__ = ["check_ledger", "tell_budgets"]

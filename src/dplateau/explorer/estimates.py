@@ -191,6 +191,3 @@ def _least_up_to(steps: Vector, values: Vector) -> Vector:
     """The least value among the windows no longer than each number of steps."""
     place = np.searchsorted(_GRID, steps, side="right") - 1
     return np.asarray(np.minimum.accumulate(values)[np.maximum(place, 0)])
-
-
-__all__ = ["Estimates", "attack"]

@@ -77,6 +77,3 @@ def _released(path: Path) -> Opened:
             "fit": record["fit_for_release"],
         },
     )
-
-
-__all__ = ["Opened", "open_first"]

@@ -395,5 +395,3 @@ _ANSWERS: dict[str, Callable[[Line, Emit], None]] = {
     "table": _for_table,
     LEDGER: _budgets,
 }
-
-__all__ = ["FALSE_ALARMS", "LOWER", "PAPER", "answer", "spread_out", "steps_to_show"]

@@ -91,6 +91,3 @@ def _listen(port: int) -> socket.socket:
         ) from None
     found.listen(64)
     return found
-
-
-__all__ = ["ADDRESS", "Explorer"]

@@ -214,6 +214,3 @@ def describe() -> dict[str, Any]:
         for kind, cls in KINDS.items()
     ]
     return {"fields": [asdict(field) for field in FIELDS], "batches": kinds}
-
-
-__all__ = ["FIELDS", "Field", "describe", "field_of", "read", "refusal"]

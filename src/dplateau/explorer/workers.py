@@ -186,6 +186,3 @@ def _context() -> Any:
 
 def _line(kind: str, message: str) -> bytes:
     return json.dumps({"kind": kind, "message": message}).encode() + b"\n"
-
-
-__all__ = ["Limits", "Pool"]

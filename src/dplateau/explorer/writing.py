@@ -139,6 +139,3 @@ def texts(plan: Plan, delta: float) -> dict[str, str | None]:
         "command": as_command(plan, delta),
         "json": json.dumps(plan.to_dict(), indent=2),
     }
-
-
-__all__ = ["as_command", "as_python", "texts"]

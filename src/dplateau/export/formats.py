@@ -82,5 +82,3 @@ FORMATS: dict[str, tuple[str, Callable[[Certified], bytes]]] = {
     "sklearn": ("model.joblib", _sklearn),
     "onnx": ("model.onnx", _onnx),
 }
-
-__all__ = ["FORMATS", "Certified", "export"]

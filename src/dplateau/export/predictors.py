@@ -162,6 +162,3 @@ class _Graph:
         found = self._add("Clip", [scores, *bounds])
         flat = self._add("Squeeze", [found, self._constant(np.array([1]))])
         return self._output("prediction", flat, self._kinds.DOUBLE, ["rows"])
-
-
-__all__ = ["MARK", "onnx_model", "sklearn_model"]

@@ -106,6 +106,3 @@ def _yaml(value: Any, depth: int = 0) -> str:
         text = repr(value)  # YAML takes 1e-06 for text, and 1.0e-06 for a number
         return text if "." in text else text.replace("e", ".0e")
     return json.dumps(value, ensure_ascii=False)
-
-
-__all__ = ["BLANK", "registry", "registry_entry"]

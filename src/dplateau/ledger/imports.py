@@ -203,6 +203,3 @@ def _stated(event: Any, count: int, relation: str, delta: float) -> Stated:
         f"dp_accounting knows no finite price of {type(event).__name__} under {relation!r}. State "
         "an epsilon and a delta for it by hand."
     )
-
-
-__all__ = ["from_certificate", "from_opacus", "mechanism_of"]

@@ -468,6 +468,3 @@ def _check_new(account: Account, certificate: str) -> None:
         raise DataError(
             f"this certificate is entered already, as entry {twice.number} of {account.dataset!r}."
         )
-
-
-__all__ = ["Ledger"]

@@ -278,7 +278,7 @@ class Several(Mechanism):
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
 
     @classmethod
-    def restored(cls, fields: dict[str, Any]) -> Self:
+    def _restored(cls, fields: dict[str, Any]) -> Self:
         return cls(tuple(Mechanism.from_dict(part) for part in fields["parts"]))
 
     @property

@@ -110,7 +110,7 @@ class Training(Mechanism):
         return found
 
     @classmethod
-    def restored(cls, fields: dict[str, Any]) -> Self:
+    def _restored(cls, fields: dict[str, Any]) -> Self:
         count = fields.get("count")
         counted = None if count is None else PrivateCount(count["epsilon"], count["delta"])
         plan = Plan.from_dict(fields["plan"])

@@ -119,6 +119,3 @@ def _within(recorded: Pool, allowed: Pool) -> bool:
         recorded.amount <= allowed.amount * (1 + _TOLERANCE)
         and recorded.failure <= allowed.failure * (1 + _TOLERANCE)
     )
-
-
-__all__ = ["checks"]

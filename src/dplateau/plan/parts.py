@@ -66,14 +66,14 @@ class Part:
                 "own, import the module that defines it first."
             ) from None
         try:
-            return found.restored(rest)
+            return found._restored(rest)
         except (TypeError, KeyError) as trouble:
             raise PlanError(
                 f"a stored {cls.family} of kind {kind!r} has the wrong fields: {trouble}."
             ) from None
 
     @classmethod
-    def restored(cls, fields: dict[str, Any]) -> Self:
+    def _restored(cls, fields: dict[str, Any]) -> Self:
         """The part of these stored fields; overridden where they are more than JSON values."""
         return cls(**fields)
 

@@ -465,5 +465,3 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "domain": Domain.from_dict,
     "loss": Loss.from_dict,
 }
-
-__all__ = ["Plan", "Steps"]

@@ -27,6 +27,3 @@ def section(found: Intervals | None) -> str:
         '<table class="aligned">\n<tr><th>feature</th><td>estimate</td><td>from</td><td>to</td>'
         f"<td>released</td></tr>\n{rows}\n</table>\n</section>"
     )
-
-
-__all__ = ["section"]

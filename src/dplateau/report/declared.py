@@ -88,6 +88,3 @@ def _plain(bound: Any) -> str:
     if isinstance(bound, float) and bound.is_integer() and abs(bound) < 1e15:
         bound = int(bound)
     return f"{bound:,}" if isinstance(bound, int) else str(bound)
-
-
-__all__ = ["section"]

@@ -394,11 +394,3 @@ def _escape(text: str) -> str:
     """Text for the page; a number must not be torn from its exponent or percent sign."""
     whole = re.sub(r"(\de)-(\d)", "\\1\u2011\\2", html.escape(str(text), quote=True))
     return re.sub(r"(\d) %", "\\1\u00a0%", whole)
-
-
-__all__ = [
-    "Report",
-    "make_report",
-    "render",
-    "write_report",
-]

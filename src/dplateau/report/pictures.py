@@ -158,6 +158,3 @@ def _steps(count: float) -> str:
         if count >= unit:
             return f"{count / unit:g}{letter}"
     return f"{count:g}"
-
-
-__all__ = ["Drawn", "Picture", "epsilon_picture", "hidden_state", "tradeoff_picture"]

@@ -78,6 +78,3 @@ def audit_of(certificate: Certificate, path: Path) -> AuditResult:
             f"{ours[:16]}. Audit this one: dplateau audit DIR --out FILE."
         )
     return found
-
-
-__all__ = ["audit_of", "certificate_path", "check_target", "read_model", "voucher_of"]

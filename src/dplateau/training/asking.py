@@ -244,18 +244,3 @@ def _with_norms(rows: Any, longest: float) -> Iterator[tuple[Any, Array]]:
 def _norms(piece: Array) -> Array:
     """Norms of rows that lie behind each other: one's does not depend on the others'."""
     return np.asarray(np.sqrt((piece * piece).sum(axis=1)))
-
-
-__all__ = [
-    "Asked",
-    "Exact",
-    "Here",
-    "Lengths",
-    "Means",
-    "Places",
-    "Products",
-    "Question",
-    "Spreads",
-    "asked",
-    "looked_at",
-]

@@ -147,6 +147,3 @@ def _joined(parts: list[Any]) -> Any:
         np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "groups")
     )
     return parts[0]._replace(X=X, y=y, weights=weights, groups=groups)
-
-
-__all__ = ["Bucket"]

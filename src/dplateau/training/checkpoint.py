@@ -223,6 +223,3 @@ def resume_file(
         yield kept
     finally:
         kept.close()
-
-
-__all__ = ["Checkpoint", "ResumeFile", "interrupted", "resume_file"]

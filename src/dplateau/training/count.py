@@ -59,6 +59,3 @@ def _below(limit: int, generator: np.random.Generator) -> int:
         value = int.from_bytes(generator.bytes(size), "big") >> (8 * size - bits)
         if value < limit:
             return value
-
-
-__all__ = ["count_records", "two_sided_geometric"]

@@ -263,6 +263,3 @@ def _on_this_host(host: str) -> bool:
     except OSError:
         return False
     return all(each in own or ipaddress.ip_address(each).is_loopback for each in found)
-
-
-__all__ = ["DaskWorkers", "connected", "current_client", "on_workers", "warn_of_open_network"]

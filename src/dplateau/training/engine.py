@@ -68,6 +68,3 @@ def _native(plan: Plan, records: Records, draws: Batched | None) -> Engine | Non
     except ImportError:
         return None
     return NativeEngine.build(plan, records, draws)
-
-
-__all__ = ["choose", "plain_seconds", "summing"]

@@ -108,6 +108,3 @@ def _cosine(turns: Decimal) -> Decimal:
         term *= -x * x / (k * (k - 1))
         total += term
     return total
-
-
-__all__ = ["add_and_round"]

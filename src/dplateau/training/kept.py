@@ -179,6 +179,3 @@ def _identity(columns: Sequence[NDArray[Any]], key: bytes) -> str:
             digest.update(np.ascontiguousarray(column[lower : lower + rows]).view(np.uint8).data)
             release_pages(column)
     return digest.hexdigest()
-
-
-__all__ = ["KeptLayout"]

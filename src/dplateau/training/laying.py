@@ -236,6 +236,3 @@ def _row_bytes(column: NDArray[Any]) -> int:
 def layout_bytes(columns: Sequence[NDArray[Any]], places: float) -> float:
     """What a layout of so many places takes on disk, its order included."""
     return places * (sum(_row_bytes(column) for column in columns) + 24)
-
-
-__all__ = ["Laying", "Unnamed", "layout_bytes"]

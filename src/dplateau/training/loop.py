@@ -165,6 +165,3 @@ def move(
     if plan.l1:
         moved = np.sign(moved) * np.maximum(np.abs(moved) - eta * plan.l1, 0.0)
     return plan.domain.project(moved)
-
-
-__all__ = ["Batched", "Draws", "Engine", "TeamEngine", "carry", "move"]

@@ -40,6 +40,3 @@ class Workers(Protocol):
 
     def close(self) -> None:
         """Give back what the workers hold for us."""
-
-
-__all__ = ["Member", "Pending", "Workers"]

@@ -128,6 +128,3 @@ def horner(coefficients: tuple[float, ...], x: Array) -> Array:
         total *= x
         total += coefficient
     return total
-
-
-__all__ = ["Normals", "directions", "exponential"]

@@ -94,6 +94,3 @@ def _state_directory() -> Path:
             f"({trouble.strerror}). Set XDG_STATE_HOME to one that can be written."
         ) from None
     return directory
-
-
-__all__ = ["SEAL_BYTES", "claim", "forget", "seal", "user_key", "words", "write_words"]

@@ -102,6 +102,3 @@ def rows_of(pointers: Index, units: slice | Index) -> slice | Index:
     starts, counts = pointers[units], np.diff(pointers)[units]
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.asarray(np.repeat(starts, counts) + within, dtype=np.int64)
-
-
-__all__ = ["NO_POINTERS", "by_person", "check_unit", "people_in", "row_weights", "rows_of"]

@@ -81,6 +81,3 @@ def _by_share(owner: NDArray[np.integer[Any]], count: int) -> dict[int, Index]:
     order = np.argsort(owner, kind="stable")
     cuts = np.searchsorted(owner[order], np.arange(count + 1))
     return {int(k): order[cuts[k] : cuts[k + 1]] for k in np.flatnonzero(np.diff(cuts))}
-
-
-__all__ = ["InTurns", "OneByOne", "Places"]

@@ -130,6 +130,3 @@ def _blocks(rows: Rows) -> list[Rows]:
             for lower in range(rows.start, rows.stop, BLOCK)
         ]
     return [rows[lower : lower + BLOCK] for lower in range(0, rows.size, BLOCK)]
-
-
-__all__ = ["PlainEngine", "PlainTeam"]

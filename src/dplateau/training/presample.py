@@ -337,6 +337,3 @@ def presample(
     with passing(progress, LAYING) as report:
         engine.lay(0, stream if kept is None else noise.keyed(kept.key), report)
     return Presampled(plan, plan.loss, engine)
-
-
-__all__ = ["LaidOutEngine", "Presampled", "presample", "reading"]

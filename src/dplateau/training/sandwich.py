@@ -199,6 +199,3 @@ def _rows(records: Records, lower: int, upper: int, scale: Array) -> Array:
 def _released(values: Array, deviation: float, stream: np.random.Generator) -> Array:
     grid = 2.0 ** math.floor(math.log2(deviation / _FINER_THAN_NOISE))
     return add_and_round(values, deviation, grid, stream)
-
-
-__all__ = ["Sandwich", "private_sandwich"]

@@ -212,6 +212,3 @@ def _below_own_limit() -> float:
         if limit != resource.RLIM_INFINITY:
             left = min(left, float(limit - int(facts[place]) * os.sysconf("SC_PAGE_SIZE")))
     return left
-
-
-__all__ = ["ScratchArray", "check_room", "gigabytes", "memory_left", "scratch_directory"]

@@ -34,6 +34,3 @@ def best_of(
         other = once()
         best = other if other[0] > best[0] else best
     return best
-
-
-__all__ = ["best_of"]

@@ -263,6 +263,3 @@ def threads_here() -> int:
         return int(get_worker().state.nthreads)
     except ValueError:
         return 1
-
-
-__all__ = ["Facts", "Hub", "Reply", "Share", "check_alike"]

@@ -33,6 +33,3 @@ def compensated(parts: Iterable[Array], shape: tuple[int, ...]) -> Array:
         lost += (total - (found - grown)) + (part - grown)
         total = found
     return total + lost
-
-
-__all__ = ["compensated"]

@@ -29,6 +29,3 @@ class Team(Protocol):
 
     def rest(self) -> None:
         """Give back what need not be held between two stretches of steps."""
-
-
-__all__ = ["Rows", "Team"]

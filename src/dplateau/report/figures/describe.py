@@ -121,6 +121,3 @@ def _points(xs: Sequence[float], ys: Sequence[float]) -> list[list[float | None]
         for x, y in zip(xs, ys, strict=True)
         if not math.isnan(y)
     ]
-
-
-__all__ = ["Spec", "attack_figure", "epsilon_figure", "look_of"]

@@ -218,5 +218,3 @@ for (const holder of document.querySelectorAll("[data-figure]")) {
   new Figure(holder, JSON.parse(holder.dataset.figure));
 }
 """
-
-__all__ = ["page_parts", "still"]

@@ -31,6 +31,3 @@ def laid_out(motion: Motion, first: int, batches: Iterator[Rows], most: int) -> 
     cuts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     room = max(sizes, default=0)
     return motion._replace(size=room, first=first, order=order, cuts=cuts), len(drawn)
-
-
-__all__ = ["laid_out"]

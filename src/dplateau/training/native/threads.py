@@ -155,6 +155,3 @@ def _block(records: Records) -> int:
     if isinstance(records.rows, tuple):
         return 256
     return min(max(_BLOCK_BYTES // (8 * max(records.features, 1)) // TILE, 1), 32) * TILE
-
-
-__all__ = ["NativeTeam", "packed", "problem_of", "unpacked"]
