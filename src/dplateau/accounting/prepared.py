@@ -150,7 +150,7 @@ def beside(profile: PrivacyProfile, mu: float) -> PrivacyProfile:
 
 
 @dataclass(frozen=True)
-class _ByDistribution:
+class _ByDistribution(PrivacyProfile):
     """Any other cost, composed as a privacy loss distribution on a common grid."""
 
     profile: PrivacyProfile
@@ -185,9 +185,6 @@ class _ByDistribution:
 
     def estimate(self, delta: float) -> float:
         return self.profile.epsilon(delta / 2) + Gaussian(self.mu).epsilon(delta / 2)
-
-    def tradeoff(self, type_one: Vector) -> Vector | None:
-        return None  # read off the privacy profile
 
 
 def _delta_of(orders: list[GridDistribution], epsilon: float) -> float:

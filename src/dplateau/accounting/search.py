@@ -22,6 +22,7 @@ from dplateau.accounting.bounds.hypotheses import hypotheses_of
 from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.accounting.privacy_loss.conversions import check_delta
+from dplateau.accounting.privacy_loss.profiles import PrivacyProfile
 from dplateau.accounting.program import planned_charge
 from dplateau.accounting.rounding import Charge, rounding_charge
 from dplateau.accounting.selection import ORDERS, Prepared, Profile, Selection, deep_enough
@@ -172,7 +173,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class _Price:
+class _Price(PrivacyProfile):
     """The privacy profile of a search, in the shape that the privacy profile of steps has."""
 
     selection: Selection | Prepared
@@ -182,12 +183,6 @@ class _Price:
 
     def delta(self, epsilon: float) -> float:
         return self.selection.delta(epsilon)
-
-    def deltas(self, epsilons: Vector) -> Vector:
-        return np.array([self.selection.delta(float(epsilon)) for epsilon in epsilons])
-
-    def estimate(self, delta: float) -> float:
-        return self.selection.epsilon(delta)
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return self.selection.tradeoff(type_one)

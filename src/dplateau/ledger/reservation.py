@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dplateau.certificate.record import Certificate, Counting
@@ -41,12 +40,7 @@ class Reservation:
     def __enter__(self) -> Reservation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *trouble: object) -> None:
         if not self._bought:
             self.ledger.give_back(self)
 

@@ -14,7 +14,6 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -248,12 +247,7 @@ class Presampled:
     def __enter__(self) -> Presampled:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *trouble: object) -> None:
         self.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 Report = Callable[[float], object]
@@ -27,12 +26,7 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *trouble: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

@@ -232,13 +232,7 @@ class Survival:
         low, high = 0, 1
         while self(high) > failure:
             low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self(middle) > failure:
-                low = middle
-            else:
-                high = middle
-        return high
+        return _least(self, failure, low, high)
 
 
 @dataclass(frozen=True)
@@ -269,16 +263,16 @@ class VaryingSurvival:
 
     def steps_for(self, failure: float, most: float) -> float:
         """The least ``R <= most`` with ``S(R) <= failure``; ``inf`` if there is none."""
-        low, high = 0, int(min(most, self.energy.size - 1))
-        if self(high) > failure:
-            return math.inf
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self(middle) > failure:
-                low = middle
-            else:
-                high = middle
-        return high
+        high = int(min(most, self.energy.size - 1))
+        return math.inf if self(high) > failure else _least(self, failure, 0, high)
+
+
+def _least(chance: Callable[[float], float], failure: float, low: int, high: int) -> int:
+    """The least number above ``low`` and up to ``high`` whose chance is no more than that."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if chance(middle) > failure else (low, middle)
+    return high
 
 
 def survival(plan: Plan) -> Survival | VaryingSurvival | None:

@@ -18,6 +18,7 @@ from scipy.special import log_ndtr, ndtr
 
 from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.accounting.privacy_loss.mixtures import OneSided, least_epsilon
+from dplateau.accounting.privacy_loss.profiles import PrivacyProfile
 
 Vector = NDArray[np.float64]
 
@@ -30,7 +31,7 @@ _CLOSE = 1e-7  # of an epsilon, relative: each delta is a search of its own
 
 
 @dataclass(frozen=True)
-class Exchanged:
+class Exchanged(PrivacyProfile):
     """``delta(eps) = sup_z sum_j w_j (Phi(u_j) - e^eps Phi(u_j - m_j))``, both orders alike.
 
     See docs/theory.md#section-14.
@@ -79,15 +80,6 @@ class Exchanged:
 
     def epsilon(self, delta: float) -> float:
         return least_epsilon(self.delta, delta, _CLOSE)
-
-    def estimate(self, delta: float) -> float:
-        return self.epsilon(delta)
-
-    def deltas(self, epsilons: Vector) -> Vector:
-        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
-
-    def tradeoff(self, type_one: Vector) -> Vector | None:
-        return None  # read off the privacy profile
 
     def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         """Of the mirrored pair, which dominates as well."""

@@ -18,6 +18,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from dplateau.accounting.privacy_loss.composed import Composition, GridDistribution
 from dplateau.accounting.privacy_loss.distribution import Mixture, pair_losses
+from dplateau.accounting.privacy_loss.profiles import PrivacyProfile
 
 Vector = NDArray[np.float64]
 
@@ -30,7 +31,7 @@ _MOST_PARTS = 256
 
 
 @dataclass(frozen=True)
-class OneSided:
+class OneSided(PrivacyProfile):
     """``N(0, 1)``, or the mixture's mirror image, against a mixture ``sum_j w_j N(m_j, 1)``.
 
     See docs/theory.md#section-14.
@@ -122,12 +123,6 @@ class OneSided:
     def epsilon(self, delta: float) -> float:
         """The least epsilon with ``delta(epsilon) <= delta``, rounded up; ``inf`` if none."""
         return least_epsilon(self.delta, delta)
-
-    def estimate(self, delta: float) -> float:
-        return self.epsilon(delta)
-
-    def deltas(self, epsilons: Vector) -> Vector:
-        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         """The lesser of both orders' trade-off functions; None where they are not known exactly."""

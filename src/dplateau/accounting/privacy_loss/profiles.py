@@ -7,10 +7,11 @@ both orders of the two neighbours.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,27 +25,36 @@ Vector = NDArray[np.float64]
 PLD: TypeAlias = Any  # dp_accounting's PrivacyLossDistribution, which carries no types
 
 
-class PrivacyProfile(Protocol):
-    """What the last steps cost.
+class PrivacyProfile(ABC):
+    """What the last steps cost: upper bounds only.
 
     See docs/theory.md#section-2.
     """
 
+    @abstractmethod
     def epsilon(self, delta: float) -> float: ...
 
+    @abstractmethod
     def delta(self, epsilon: float) -> float: ...
 
-    def deltas(self, epsilons: Vector) -> Vector: ...
-
-    def estimate(self, delta: float) -> float: ...
-
-    def tradeoff(self, type_one: Vector) -> Vector | None: ...
-
+    @abstractmethod
     def orders_on_grid(self, interval: float) -> list[GridDistribution]: ...
+
+    def deltas(self, epsilons: Vector) -> Vector:
+        """`delta` at many epsilons."""
+        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+
+    def estimate(self, delta: float) -> float:
+        """An upper bound on ``epsilon(delta)`` that may be quicker."""
+        return self.epsilon(delta)
+
+    def tradeoff(self, type_one: Vector) -> Vector | None:
+        """The trade-off function where it is known better than from ``delta(epsilon)``."""
+        return None
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(PrivacyProfile):
     """``mu``-GDP: exact conversions.
 
     See docs/theory.md#section-2.
@@ -58,12 +68,6 @@ class Gaussian:
     def delta(self, epsilon: float) -> float:
         return gdp_delta(self.mu, epsilon)
 
-    def deltas(self, epsilons: Vector) -> Vector:
-        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
-
-    def estimate(self, delta: float) -> float:
-        return self.epsilon(delta)
-
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return gdp_tradeoff(self.mu, type_one)
 
@@ -72,7 +76,7 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Composed:
+class Composed(PrivacyProfile):
     """Steps with random batches, composed numerically; both orders, the worse one counts.
 
     See docs/theory.md#section-2.
@@ -131,15 +135,12 @@ class Composed:
         """A quicker upper bound on ``epsilon(delta)``, by moments only."""
         return max(order.chernoff(delta)[0] for order in self.orders)
 
-    def tradeoff(self, type_one: Vector) -> Vector | None:
-        return None  # read off the privacy profile
-
     def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         return [order.on_grid(interval) for order in self.orders]
 
 
 @dataclass(frozen=True)
-class WithFailure:
+class WithFailure(PrivacyProfile):
     """Another cost, and a chance ``failure`` that a coupling did not meet: added to delta.
 
     See docs/theory.md#section-6.
@@ -169,7 +170,7 @@ class WithFailure:
 
 
 @dataclass(frozen=True)
-class Lesser:
+class Lesser(PrivacyProfile):
     """Two costs of the same run, both valid: whichever is less.
 
     See docs/theory.md#section-2.
@@ -189,9 +190,6 @@ class Lesser:
 
     def estimate(self, delta: float) -> float:
         return min(self.one.estimate(delta), self.other.estimate(delta))
-
-    def tradeoff(self, type_one: Vector) -> Vector | None:
-        return None  # read off the privacy profile
 
     def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         """Of the cost that sends less mass to infinity."""
