@@ -131,7 +131,7 @@ def plan(kind: str, steps: float) -> dp.Plan:
 @pytest.mark.parametrize("kind", ["full", "cyclic", "poisson"])
 def test_forever_costs_what_the_horizon_costs(kind: str) -> None:
     forever = dp.account(plan(kind, math.inf)).bounds(1e-6)["forgetting"]
-    horizon = dp.account(plan(kind, math.inf), 1e-6).last_steps
+    horizon = dp.account(plan(kind, math.inf)).at(1e-6).last_steps
     for steps in (horizon, horizon + 1, 10 * horizon):
         chosen = dp.account(plan(kind, int(steps))).bounds(1e-6)["forgetting"]
         assert chosen == pytest.approx(forever, rel=1e-12)

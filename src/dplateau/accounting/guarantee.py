@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context
@@ -185,30 +184,6 @@ class Guarantee:
 
     def _checked_for(self, chosen: Chosen) -> tuple[str, ...]:
         return hypotheses_of(self.plan, chosen)
-
-    def _at_reference(self, name: str) -> Result:
-        warnings.warn(
-            f"Guarantee.{name} speaks of delta = {self.reference_delta:g} only; "
-            f"ask guarantee.at(delta).{name}.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        return self.at(self.reference_delta)
-
-    @property
-    def bound(self) -> str:
-        """Deprecated: ``at(delta).bound``, at the delta that was given to `account`."""
-        return self._at_reference("bound").bound
-
-    @property
-    def last_steps(self) -> float:
-        """Deprecated: ``at(delta).last_steps``, at the delta that was given to `account`."""
-        return self._at_reference("last_steps").last_steps
-
-    @property
-    def hypotheses(self) -> tuple[str, ...]:
-        """Deprecated: ``at(delta).hypotheses``, at the delta that was given to `account`."""
-        return self._at_reference("hypotheses").hypotheses
 
     # -- the currencies -------------------------------------------------------------------------
 
