@@ -48,6 +48,7 @@ SECTIONS = {
             "ClusterError",
             "PrivacyWarning",
             "StoppedEarlyWarning",
+            "UtilityWarning",
         ),
     ],
 }

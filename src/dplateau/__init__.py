@@ -14,6 +14,7 @@ from dplateau.errors import (
     PlanError,
     PrivacyWarning,
     StoppedEarlyWarning,
+    UtilityWarning,
 )
 from dplateau.plan import batches, domains, losses, schedules
 from dplateau.plan.batches import Cyclic, FixedSize, FullBatch, Poisson, RandomAllocation
@@ -149,4 +150,5 @@ __all__ = [  # noqa: RUF022 (the order in which a plan is written)
     "ClusterError",
     "PrivacyWarning",
     "StoppedEarlyWarning",
+    "UtilityWarning",
 ]

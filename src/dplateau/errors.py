@@ -35,6 +35,10 @@ class StoppedEarlyWarning(UserWarning):
     """A run that Ctrl-C ended before its plan did; its guarantee is for the steps it made."""
 
 
+class UtilityWarning(UserWarning):
+    """Public facts say that what was asked for will hardly pay; privacy is not in question."""
+
+
 class LeftoverWarning(UserWarning):
     """An interrupted run left a file or directory behind, which is named and removed."""
 
@@ -69,5 +73,6 @@ __all__ = [
     "PlanError",
     "PrivacyWarning",
     "StoppedEarlyWarning",
+    "UtilityWarning",
     "nothing_released",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -304,3 +305,71 @@ def test_a_look_before_a_search_cannot_be_hidden(scaled, change) -> None:
         dp.PrivateSearch(scaled.estimator, {"scaling": ["public"]}, epsilon=1.0, delta=1e-4).plan(
             100, 4
         )
+
+
+def own_score(model, X, y) -> float:
+    assert np.isfinite(X).all()
+    return float(np.sum(model.predict(X) == y))
+
+
+own_score.sensitivity = 1.0
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "roc_auc", own_score])
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -1e308])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_no_record_raises_an_error_where_it_is_scored(scoring, strange) -> None:
+    """Neither by its features nor by having no target: an error would be a release about it."""
+    rows, labels = X.copy(), Y.astype(float)
+    rows[::7], labels[::5] = strange, np.nan
+    search(scoring=scoring).fit(rows, labels)
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -1e308])
+@pytest.mark.filterwarnings("error::RuntimeWarning", "ignore::dplateau.UtilityWarning")
+def test_no_number_raises_an_error_where_it_is_scored(strange) -> None:
+    rows, numbers = X.copy(), Z.copy()
+    rows[::7], numbers[::5] = strange, strange
+    for kind in (dp.PrivateLinearRegression, dp.PrivateQuantileRegressor):
+        model = kind(data_norm=1.0, target_bounds=(-5, 5), steps=20)
+        dp.PrivateSearch(model, {"alpha": [0.0]}, epsilon=8.0, delta=1e-4).fit(rows, numbers)
+
+
+# -- a search that cannot pay ----------------------------------------------------------------------
+
+
+def blind(records: int, epsilon: float, **options) -> list[str]:
+    """What is warned of before there is any data."""
+    one = dp.PrivateSearch(
+        classifier(steps=20), {"radius": [0.5, 20.0]}, epsilon=epsilon, delta=1e-6, **options
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        one.plan(records, 4)
+    return [str(each.message) for each in caught if each.category is dp.UtilityWarning]
+
+
+def test_scores_too_noisy_to_choose_by_are_warned_of_beforehand() -> None:
+    (said,) = blind(300, 0.5)
+    assert "on 60 records" in said
+    assert "nearly at random" in said
+    assert blind(10_000, 0.5, trials=3) == []
+    assert len(blind(3000, 0.5, trials=3, scoring="roc_auc")) == 1  # a quarter of pairs count
+
+
+@pytest.mark.slow
+def test_the_warning_s_advice_holds() -> None:
+    """Where it is warned, the defaults do better on average: 30 searches of either kind."""
+    made = np.random.default_rng(8)
+    kept, chosen = [], []
+    for seed in range(30):
+        rows = made.normal(size=(1200, 4)) / 4
+        labels = (rows[:, 0] + 0.1 * made.normal(size=1200) > 0).astype(int)
+        budget = {"epsilon": 0.5, "delta": 1e-6, "random_state": seed}
+        plain = classifier(steps=20, **budget).fit(rows[:200], labels[:200])
+        grid = dp.PrivateSearch(classifier(steps=20), {"radius": [0.02, 1.0, 50.0]}, **budget)
+        with pytest.warns(dp.UtilityWarning):
+            grid.fit(rows[:200], labels[:200])
+        kept.append(plain.score(rows[200:], labels[200:]))
+        chosen.append(grid.score(rows[200:], labels[200:]))
+    assert np.mean(kept) > np.mean(chosen)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.stats import rankdata
 
 from dplateau._validate import non_negative
@@ -24,12 +25,15 @@ from dplateau.plan.batches import REPLACE_ONE
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.exact import add_and_round
 from dplateau.training.partitions import Part
+from dplateau.training.targets import which_exist
 
 Array = NDArray[np.float64]
 Contributions = Callable[[Any, Any, NDArray[Any]], Array]
 
 _CLASSIFIED, _PREDICTED = ("accuracy", "roc_auc"), ("r2", "pinball")
 _PARTS = 1 << 24  # contributions are whole multiples of one over this: sums of 2^29 are exact
+_POINTS = 0.05  # five points of accuracy, or of the area: a difference worth telling
+_VARIANCE = 0.01  # of the squared target range: a tenth of the variance of targets all over it
 _FARTHEST = 2.0**40  # steps of the noise's grid that a score is kept within
 
 
@@ -48,6 +52,8 @@ class Score:
         relation is) changes it at most.
     unit, offset : float
         ``best_score_`` is the noisy value divided by the unit, plus the offset.
+    worth : float, optional
+        What a difference between candidates worth telling comes to, for each scored record.
     """
 
     name: str
@@ -55,6 +61,7 @@ class Score:
     sensitivity: float
     unit: float = 1.0
     offset: float = 0.0
+    worth: float | None = None
 
 
 def score_for(scoring: Any, model: Any, relation: str, records: int, likely: int) -> Score:
@@ -89,13 +96,15 @@ def score_for(scoring: Any, model: Any, relation: str, records: int, likely: int
         )
     twice = 2.0 if relation == REPLACE_ONE else 1.0
     if name == "accuracy":
-        return Score(name, SumOf(_hits), twice / 2, likely, 0.5)
+        return Score(name, SumOf(_hits), twice / 2, likely, 0.5, _POINTS)
     if name == "roc_auc":
         if len(model._labels()) != 2:
             raise PlanError("roc_auc ranks two classes; found more. Choose 'accuracy'.")
-        return Score(name, _pairs_over(records), twice / 2)
+        # At most a quarter of all pairs are of two classes, and sums are divided by the bound.
+        return Score(name, _pairs_over(records), twice / 2, worth=_POINTS / 4 * likely / records)
     # Losses in [0, 1], of which half is taken off so that a record brings at most that.
-    return Score(name, SumOf(_residuals if name == "r2" else _pinball), twice / 2, likely, -0.5)
+    residuals = SumOf(_residuals if name == "r2" else _pinball)
+    return Score(name, residuals, twice / 2, likely, -0.5, _VARIANCE)
 
 
 def _own(scoring: Callable[[Any, Any, NDArray[Any]], float]) -> Score:
@@ -106,7 +115,31 @@ def _own(scoring: Callable[[Any, Any, NDArray[Any]], float]) -> Score:
             "attribute sensitivity, such as scoring.sensitivity = 1.0 for a sum of hits."
         )
     name = getattr(scoring, "__name__", type(scoring).__name__)
-    return Score(name, scoring, non_negative("scoring.sensitivity", stated))
+
+    def value(model: Any, X: Any, y: NDArray[Any]) -> float:
+        X, y, _ = _readable(model, X, y)
+        with np.errstate(all="ignore"):
+            return float(scoring(model, X, y))
+
+    return Score(name, value, non_negative("scoring.sensitivity", stated))
+
+
+def _readable(model: Any, X: Any, y: NDArray[Any]) -> tuple[Any, NDArray[Any], NDArray[np.bool_]]:
+    """Records that no model refuses to predict, and which of them have a target.
+
+    Entries that are not finite become 0, a missing target becomes one that is allowed: an error
+    would tell of the record. Each record is mapped by itself, so neighbours stay neighbours.
+    """
+    if sparse.issparse(X):
+        X = X.copy()
+        X.data = np.nan_to_num(X.data, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+    else:
+        X = np.nan_to_num(X, nan=0.0, posinf=0.0, neginf=0.0)
+    y = np.array(y)
+    there = which_exist(y)
+    if not there.all():
+        y[~there] = model.classes_[0] if hasattr(model, "classes_") else model.target_bounds[0]
+    return X, y, there
 
 
 @dataclass(frozen=True)
@@ -120,10 +153,11 @@ class SumOf:
 
     def parts(self, model: Any, X: Any, y: NDArray[Any]) -> int:
         """How many parts it is, a whole number."""
-        with warnings.catch_warnings():  # of columns whose names were left behind
+        X, y, there = _readable(model, X, y)
+        with warnings.catch_warnings():  # of records, or of columns whose names were left behind
             warnings.simplefilter("ignore")
             each = self.contributions(model, X, y)
-        bounded = np.clip(np.where(np.isfinite(each), each, 0.0), -0.5, 0.5)
+        bounded = np.clip(np.where(np.isfinite(each) & there, each, 0.0), -0.5, 0.5)
         return int(np.rint(bounded * _PARTS).astype(np.int64).sum())
 
     def of_team(self, model: Any, team: ClusterTeam) -> float:
@@ -177,8 +211,10 @@ def _pairs_over(records: int) -> Callable[[Any, Any, NDArray[Any]], float]:
     """Well ordered pairs of a positive and a negative record, less one half of all, per record."""
 
     def value(model: Any, X: Any, y: NDArray[Any]) -> float:
-        scores = np.asarray(model.decision_function(X), dtype=np.float64)
-        held = np.isfinite(scores) & np.isin(y, model.classes_)
+        X, y, exist = _readable(model, X, y)
+        with np.errstate(all="ignore"):
+            scores = np.asarray(model.decision_function(X), dtype=np.float64)
+        held = np.isfinite(scores) & exist & np.isin(y, model.classes_)
         scores, positive = scores[held], (y == model.classes_[1])[held]
         there, others = int(positive.sum()), int((~positive).sum())
         ranks = int(2 * rankdata(scores)[positive].sum()) if there else 0  # ties have halves

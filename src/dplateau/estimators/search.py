@@ -25,7 +25,11 @@ from dplateau.estimators.base import PrivateLinearModel
 from dplateau.estimators.on_cluster import team_of
 from dplateau.estimators.scaling import stay_as_they_are
 from dplateau.estimators.scoring import Score, noisy_score, score_for
-from dplateau.estimators.search_plan import choose_trials, plan_search
+from dplateau.estimators.search_plan import (
+    choose_trials,
+    plan_search,
+    warn_of_blind_search,
+)
 from dplateau.estimators.search_records import Here, Sizes, There, to_score
 from dplateau.estimators.surroundings import COPIES, accounted
 from dplateau.plan.plan import Plan
@@ -203,7 +207,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             return planned
 
         score, looked = self._score(models[0], sizes), self._look(models, sizes, features).mu
-        return plan_search(
+        search = plan_search(
             [planner(model) for model in models],
             choose_trials(self.trials, len(models), epsilon, delta, looked),
             epsilon,
@@ -212,6 +216,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             validation=probability("validation", self.validation),
             before=looked,
         )
+        warn_of_blind_search(search, score, self._likely_to_score(sizes))
+        return search
 
     def _look(self, models: Sequence[PrivateLinearModel], sizes: Sizes, features: int) -> Bought:
         """The look at the features that is bought before the search, by all its records.
@@ -223,10 +229,13 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return models[0]._purchases(sizes.units, features)
 
     def _score(self, model: PrivateLinearModel, sizes: Sizes) -> Score:
-        likely = sizes.scored
-        if sizes.likely is not None:
-            likely = max(1, round(sizes.likely * self.validation / (1 - self.validation)))
+        likely = self._likely_to_score(sizes)
         return score_for(self.scoring, model, model.neighboring_relation, sizes.scored, likely)
+
+    def _likely_to_score(self, sizes: Sizes) -> int:
+        if sizes.likely is None:
+            return sizes.scored
+        return max(1, round(sizes.likely * self.validation / (1 - self.validation)))
 
     # -- the search -----------------------------------------------------------------------------
 

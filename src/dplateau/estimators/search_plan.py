@@ -8,6 +8,8 @@ scores.
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,7 +18,8 @@ from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
 from dplateau.accounting.search import Search
 from dplateau.accounting.selection import Prepared, Profile, Selection, deep_enough
 from dplateau.accounting.trials import NegativeBinomial, Trials, trials_with_chance
-from dplateau.errors import PlanError
+from dplateau.errors import PlanError, UtilityWarning
+from dplateau.estimators.scoring import Score
 from dplateau.plan.plan import Plan
 
 CHANCE = 0.6  # that any given candidate is tried at all; more trials would cost more than they find
@@ -119,4 +122,20 @@ def plan_search(
     )
 
 
-__all__ = ["choose_trials", "plan_search", "trial_mu"]
+def warn_of_blind_search(search: Search, score: Score, scored: int) -> None:
+    """Say beforehand that scores will be too noisy to choose by: from public facts alone."""
+    if score.worth is None:
+        return
+    told = math.sqrt(2) * search.score_noise / (score.worth * scored)
+    if told > 1:
+        warnings.warn(
+            f"a search whose scores, on {scored:,} records, have noise of deviation "
+            f"{search.score_noise:.3g} chooses nearly at random: noise alone is {told:.1f} times a "
+            "difference worth telling. The same budget spent on the defaults, or on one setting "
+            "from public knowledge, is likely to do better.",
+            UtilityWarning,
+            stacklevel=5,
+        )
+
+
+__all__ = ["choose_trials", "plan_search", "trial_mu", "warn_of_blind_search"]
