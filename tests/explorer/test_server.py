@@ -280,10 +280,22 @@ def test_a_released_certificate_is_opened_and_says_what_else_it_would_have_cost(
     assert opened.plan == small.plan
     assert opened.released is not None
     assert opened.released["epsilon"] == pytest.approx(certificate.epsilon)
+    assert opened.released["beside"] == []
     edited = (tmp_path / "certificate.json").read_text().replace("5000", "5001")
     (tmp_path / "certificate.json").write_text(edited)
     with pytest.raises(CertificateError, match="does not hold"):
         open_first(certificate=tmp_path)
+
+
+def test_what_else_a_certificate_paid_for_is_said(tmp_path: Path) -> None:
+    X, y = np.zeros((50, 1)), np.arange(50) % 2
+    facts = {"epsilon": 4.0, "delta": 1e-6, "data_norm": 1.0, "classes": [0, 1], "steps": 3}
+    private = {"neighboring_relation": "add_or_remove_one", "intervals": True}
+    model = dp.PrivateLogisticRegression(**facts, **private).fit(X, y)
+    model.certificate_.write(tmp_path / "certificate.json")
+    opened = open_first(certificate=tmp_path)
+    assert opened.released is not None
+    assert opened.released["beside"] == ["a count of the records", "confidence intervals"]
 
 
 def test_a_plan_is_opened_from_its_file(tmp_path: Path, small: Opened) -> None:

@@ -87,6 +87,16 @@ def test_it_says_what_the_certificate_says(page, certificate):
     assert "dplateau verify" in text
 
 
+def test_adding_up_is_shown_only_where_it_says_something_else(page):
+    text = page.read_text(encoding="utf-8")
+    assert "what adding up all steps would say" in text
+    assert "ahead of guessing" in text
+    alike = page_of(domain=dp.Everywhere(), iterations=3)  # nothing is forgotten in three steps
+    assert "what adding up all steps would say" not in alike
+    assert "buys: nothing at this length" in alike
+    assert alike.count("<svg") == 1
+
+
 def _first_words(sentence):
     return re.split(r"[<>&'\"\-]", sentence)[0][:40]
 
@@ -214,9 +224,9 @@ def test_its_pictures_answer_where_scripts_are_allowed_and_are_still_where_not(b
     lines = "document.querySelectorAll('figure .stage .line').length"
     browser.show(page.as_uri(), 1400)
     alive = browser.evaluate(lines)
-    stage = "document.querySelector('figure .stage')"
+    stage = "document.querySelector('.drawn figure .stage')"
     browser.evaluate(f"{stage}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'End'}}))")
-    said = browser.evaluate("document.querySelector('figure .readout').textContent")
+    said = browser.evaluate("document.querySelector('.drawn figure .readout').textContent")
     assert re.match(r"After 200k steps: composition .* reported 3\.\d+", said)
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     browser.show(page.as_uri(), 1400)

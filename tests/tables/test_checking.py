@@ -59,6 +59,16 @@ def test_every_share_is_found_and_what_cells_look_like():
     assert not clean.suspicious
 
 
+def test_a_share_that_is_not_zero_does_not_look_like_it():
+    pay = np.ones(9_000)
+    schema = {"columns": {"pay": {"type": "number", "bounds": [0, 10]}}}
+    assert "<0.1%" not in str(dp.check_schema({"pay": pay}, schema))
+    pay[7] = 99
+    found = dp.check_schema({"pay": pay}, schema)
+    assert "<0.1%" in str(found)
+    assert "&lt;0.1%" in found.to_html()
+
+
 def test_no_rows_and_no_columns():
     assert dp.check_schema(TABLE[:0], SCHEMA).rows == 0
     with pytest.raises(dp.DataError, match="no column 'rate'"):

@@ -75,5 +75,18 @@ def _released(path: Path) -> Opened:
             "steps": record["run"]["iterations_run"],
             "model": record["model"]["sha256"],
             "fit": record["fit_for_release"],
+            "beside": _beside(certificate),
         },
     )
+
+
+def _beside(certificate: Any) -> list[str]:
+    """What the budget bought beside the training, in words."""
+    bought = certificate.bought
+    parts = {
+        "a count of the records": certificate.counting.count,
+        "a choice of settings": bought.search,
+        "narrower bounds": bought.scaling,
+        "confidence intervals": bought.moments,
+    }
+    return [words for words, part in parts.items() if part is not None]

@@ -36,7 +36,7 @@ from dplateau.plan.plan import Plan
 from dplateau.plan.units import RECORD, in_units
 from dplateau.report import coefficients, declared
 from dplateau.report.figures.still import page_parts
-from dplateau.report.pictures import Drawn, Picture, hidden_state, tradeoff_picture
+from dplateau.report.pictures import SAME, Drawn, Picture, hidden_state, tradeoff_picture
 from dplateau.report.surrounding import (
     audit_of,
     certificate_path,
@@ -192,7 +192,7 @@ def render(
         "numbers": _numbers(record),
         "attack": _escape(record["attack"]["words"]),
         "relations": _relations(record),
-        "pictures": _pictures(verification, plan),
+        **_pictures(verification, plan),
         "theorem": _escape(guarantee["theorem"]),
         "hypotheses": _items(guarantee["hypotheses"]),
         "signatures": _items(_signatures(record)),
@@ -281,8 +281,9 @@ def _numbers(record: Mapping[str, Any]) -> str:
             f"ε = {wording.above(number(guarantee['epsilon']))}",
             f"at δ = {wording.short(guarantee['delta'])}",
         ),
-        (wording.above(composition), "what adding up all steps would say"),
     ]
+    if composition > SAME * number(guarantee["epsilon"]):
+        cards.append((wording.above(composition), "what adding up all steps would say"))
     if guarantee.get("lower_bound") is not None:
         least = wording.below(number(guarantee["lower_bound"]))
         cards.append((least, "no proof can claim less than this"))
@@ -293,6 +294,9 @@ def _numbers(record: Mapping[str, Any]) -> str:
         )
         for rate, found in attack["true_positive_rate"].items()
     ]
+    cards.append(
+        (wording.percent(attack["advantage"]), "most that any attack is ahead of guessing")
+    )
     return "\n".join(
         f"<div><b>{_escape(value)}</b><span>{_escape(label)}</span></div>" for value, label in cards
     )
@@ -314,9 +318,13 @@ def _relations(record: Mapping[str, Any]) -> str:
     return f'<h3>{heading}</h3>\n<table class="short">\n{rows}\n</table>'
 
 
-def _pictures(verification: Verification, plan: Plan) -> str:
+def _pictures(verification: Verification, plan: Plan) -> dict[str, str]:
+    """What attacks find, drawn; and a section on what hidden models buy, where that is a question.
+
+    Without a finite guarantee there is nothing to draw.
+    """
     if verification.record is None or not math.isfinite(verification.epsilon):
-        return "<p>Without a finite guarantee there is nothing to draw.</p>"
+        return {"attack_picture": "", "hidden": ""}
     facts = Drawn(
         plan,
         verification.epsilon,
@@ -326,10 +334,14 @@ def _pictures(verification: Verification, plan: Plan) -> str:
         tuple(verification.record["model"]["shape"]) or (1,),
         Bought.from_record(verification.record),
     )
+    attacked = _figure(tradeoff_picture(facts))
     if facts.bought.search is not None:  # a search has no training length of its own
-        return _figure(tradeoff_picture(facts))
+        return {"attack_picture": attacked, "hidden": ""}
     words, drawn = hidden_state(facts)
-    return f"<p>{_escape(words)}</p>\n" + "\n".join(map(_figure, (*drawn, tradeoff_picture(facts))))
+    hidden = f"<h2>What hidden models buy</h2>\n<p>{_escape(words)}</p>\n" + "\n".join(
+        map(_figure, drawn)
+    )
+    return {"attack_picture": attacked, "hidden": f'<section class="drawn">\n{hidden}\n</section>'}
 
 
 def _figure(picture: Picture) -> str:

@@ -21,7 +21,7 @@ from dplateau.plan.plan import Plan
 from dplateau.report.figures.describe import Spec, attack_figure, epsilon_figure
 from dplateau.report.figures.still import still
 
-_SAME = 1.01  # curves so close to each other look like one
+SAME = 1.01  # curves so close to each other look like one
 _EVERY = 3  # lengths per one at which the paper's and the lower bound are worked out, too
 
 
@@ -57,8 +57,8 @@ def hidden_state(facts: Drawn) -> tuple[str, tuple[Picture, ...]]:
     ends = [_bounds(facts, int(t), beside=False) for t in (lengths[0], lengths[-1])]
     composed = _bounds(facts, max(facts.steps_run, 1), beside=False).get("composition", math.inf)
     lead = "What keeping the intermediate models hidden buys"
-    bought = composed > _SAME * facts.epsilon
-    if not bought and all(e.get("composition", math.inf) <= _SAME * e[_REPORTED] for e in ends):
+    bought = composed > SAME * facts.epsilon
+    if not bought and all(e.get("composition", math.inf) <= SAME * e[_REPORTED] for e in ends):
         return (
             f"{lead}: nothing at this length of training. Had every intermediate model been shown, "
             f"epsilon would be {wording.above(composed)} as well. It buys something where weights "

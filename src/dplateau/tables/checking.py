@@ -102,7 +102,7 @@ class SchemaCheck:
         ]
         for c in self.columns:
             shares = (c.missing, c.unreadable, c.clipped, c.unknown)
-            shown = " ".join(f"{share:>9.1%}" for share in shares)
+            shown = " ".join(f"{_percent(share):>9}" for share in shares)
             lines.append(f"{c.name[:20]:<20} {shown}  {_advice(c)}".rstrip())
         return "\n".join(lines)
 
@@ -112,7 +112,8 @@ class SchemaCheck:
             f"<tr{' class=look' if c.suspicious else ''}><th>{html.escape(c.name)}</th>"
             f"<td>{c.kind}</td>"
             + "".join(
-                f"<td class=n>{share:.1%}</td>"
+                f"<td class='n{' zero' if share == 0 else ' much' if share > _MUCH else ''}'>"
+                f"{html.escape(_percent(share))}</td>"
                 for share in (c.missing, c.unreadable, c.clipped, c.unknown)
             )
             + f"<td>{html.escape(_advice(c))}</td></tr>"
@@ -216,6 +217,11 @@ def _named(label: str) -> str:
     return next((name for name, shape in _SHAPES.items() if shape.fullmatch(label)), "text")
 
 
+def _percent(share: float) -> str:
+    """A share in words: one that is not zero never looks like it."""
+    return f"{share:.1%}" if share == 0 or share >= 0.0005 else "<0.1%"
+
+
 def _way(looks: str) -> str:
     return f"They look like {looks}: {_ADVICE[looks]}." if looks else ""
 
@@ -238,14 +244,27 @@ _PAGE = """<!doctype html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
 style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
 <meta name="robots" content="noindex">
+<meta name="color-scheme" content="light dark">
 <title>Schema check (private)</title>
 <style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-.private { background: #b3261e; color: #fff; padding: .8rem 1rem; font-weight: 700; }
+:root { --ink: #1c2430; --soft: #5a6675; --paper: #fff; --line: #d9dfe7; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6ebf2; --soft: #8b97a6; --paper: #12171e; --line: #323c49; --bad: #ff8a80; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
+  color: var(--ink); background: var(--paper); }
+h1 { font-size: 1.65rem; }
+p { max-width: 46rem; }
+.private { background: #b3261e; color: #fff; padding: .8rem 1rem; font-weight: 700;
+  max-width: none; border-radius: .4rem; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #ccc; }
+th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-tr.look th { color: #b3261e; }
+td.zero { color: var(--soft); }
+td.much { font-weight: 700; }
+tr.look th, tr.look td.much { color: var(--bad); }
 </style>
 </head>
 <body>
@@ -254,11 +273,13 @@ tr.look th { color: #b3261e; }
 <p>$count rows. Shares of cells, counted without noise. Correct mistakes with them: a wrong type, a
 wrong unit, a misspelt category. Do not fit bounds or categories to what was found here: that would
 be learned from the data, and no certificate covers it.</p>
+<div class="wide">
 <table>
 <tr><th>column</th><th>type</th><th class=n>missing</th><th class=n>unreadable</th>
 <th class=n>clipped</th><th class=n>unknown</th><th>what may help</th></tr>
 $rows
 </table>
+</div>
 </body>
 </html>
 """

@@ -80,12 +80,15 @@ export function showReleased(section, released) {
   const otherwise = saved > 1.005
     ? `Adding up all ${released.steps.toLocaleString("en")} steps, as other libraries do, would have cost ${Number.isFinite(saved) ? `${short(Number(saved.toPrecision(3)))} times` : "infinitely much more than"} this ε. The table below says what the paper and its peers would have claimed.`
     : "For this plan adding up all steps costs the same.";
+  const beside = released.beside.length
+    ? `This ε also paid for ${released.beside.join(", ")}. The form and the figures are about the training's plan alone, which costs less. `
+    : "The form holds its plan: drag to see what would have been.";
   section.querySelector("div").replaceChildren(
     make("p", {}, "The certificate holds: its numbers were computed again. ", released.fit ? "" : "But the model is not for release."),
     make("p", {}, released.statement),
     make("div", { className: "cards" }, ...cards),
     make("p", {}, otherwise),
-    make("p", { className: "soft" }, "Model ", make("code", {}, released.model.slice(0, 16)), `, ${released.steps.toLocaleString("en")} steps run. The form holds its plan: drag to see what would have been.`),
+    make("p", { className: "soft" }, "Model ", make("code", {}, released.model.slice(0, 16)), `, ${released.steps.toLocaleString("en")} steps run. ${beside}`),
   );
 }
 
