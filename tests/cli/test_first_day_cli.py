@@ -148,6 +148,13 @@ def test_a_large_epsilon_is_called_what_it_is(train, dplateau, folder, epsilon, 
     assert dplateau("verify", folder / "model")[0] == 0
 
 
+@pytest.mark.parametrize("epsilon", [9, 1e6])
+def test_what_is_not_spent_of_a_budget_is_said(train, epsilon):
+    code, out, _ = train(epsilon=epsilon)
+    assert code == 0
+    assert ("Of epsilon = 1e+06 no more than 24 was spent" in out) is (epsilon == 1e6)
+
+
 def test_a_table_without_a_header_is_not_shown(train, dplateau, folder):
     lines = (folder / "ward.csv").read_text().splitlines()[1:]
     (folder / "bare.csv").write_text("\n".join(lines) + "\n")

@@ -191,6 +191,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a private model on a table; write it with its certificate, and nothing private."""
+    from dplateau.accounting.rounding import provable
     from dplateau.certificate import wording
     from dplateau.cli.ledger import held_back
     from dplateau.cli.search import chosen_of, parsed_grid
@@ -288,6 +289,11 @@ def train(
     if not shown:  # nobody watched: with the rest, so that trouble is one line
         say(_planned_time(time_budget))
     say(certificate.statement)
+    if provable(epsilon) < epsilon:
+        say(
+            f"Of epsilon = {epsilon:g} no more than {provable(epsilon):g} was spent: a program in "
+            "floating point proves little beyond."
+        )
     if search:
         say(f"Chosen: {chosen_of(trained.estimator, parsed_grid(search))}.")
     say(f"Trained {plan.iterations:,} steps on {wording.records(plan)}. Wrote:")

@@ -24,7 +24,6 @@ from dplateau.training.scratch import gigabytes, memory_left
 
 _CELL_BYTES = 40
 _PART_ROWS = 1 << 15  # a block of a CSV file may hold millions of short rows
-TYPES = ("number", "category", "boolean", "date")
 
 
 def read_table(
@@ -143,7 +142,7 @@ def column_names(
 def column_types(
     path: str | Path, *, separator: str | None = None, header: bool = False
 ) -> dict[str, str]:
-    """For every column one of ``number``, ``category``, ``boolean``, ``date``.
+    """For every column one of ``number``, ``category``, ``boolean``, ``date``, ``ignore``.
 
     Parquet files store names and types. Those of a CSV file are guessed by pyarrow from its cells;
     a first line that may be a record is refused, unless ``header`` says that it is none.
@@ -187,7 +186,6 @@ def _lacks(file: TableFile, missing: list[str], found: list[str], *, header: boo
 
 
 __all__ = [
-    "TYPES",
     "checked_files",
     "column_names",
     "column_types",

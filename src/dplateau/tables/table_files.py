@@ -331,9 +331,11 @@ def _suffix(path: Path) -> str:
 
 
 def _kind(of: Any) -> str:
-    """The kind of column that an arrow type suggests."""
+    """The kind of column that an arrow type suggests; several values in a cell cannot be read."""
     import pyarrow as pa
 
+    if pa.types.is_nested(of):
+        return "ignore"
     if pa.types.is_boolean(of):
         return "boolean"
     if pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of):
