@@ -85,7 +85,7 @@ def _within(
     None where there is none, or the plan ends before it.
     """
     horizons = _horizons(chance, delta, most)
-    if not horizons:
+    if not horizons or horizons[0] > plan.iterations:  # none is looked at below the first
         return None
     endless = plan.replace(iterations=math.inf) if plan.is_constant else plan
 
