@@ -23,6 +23,9 @@ MOST_BY_HALVES = 1 << (HALF - 2)  # a larger population is drawn from one float 
 
 _PIECE = 1 << 19  # members that are looked at together, so that little room is needed beside them
 _STACKS = 256  # that a byte tells apart
+_HALF_STACKS = 16  # that half a byte does
+_MANY = 1 << 22  # members, of whom more than that have half a byte each
+_BLOCK = 1 << 16  # members whose places within it two bytes tell
 _FINE = 160  # bits of the weights that the law of a batch's size is built from
 _LEAST = 1 << (_FINE - 120)  # a size this unlikely, in units of the likeliest's, is left out
 
@@ -118,8 +121,8 @@ def uniform_subset(population: int, size: int, stream: np.random.Generator) -> I
 def in_lots(population: int, lots: int, stream: np.random.Generator) -> Iterator[Indices]:
     """Every member goes to one lot, uniformly and by itself: the members of each lot, in order.
 
-    A member costs one byte: where that does not hold the number of its lot, it holds that of a
-    stack of neighbouring lots, and which of them it is is drawn when the stack's turn comes.
+    A member costs one byte, and one of many three quarters of it: half a byte tells which of 16
+    stacks of neighbouring lots it is in, and the others are drawn when the stack's turn comes.
 
     Examples
     --------
@@ -127,6 +130,50 @@ def in_lots(population: int, lots: int, stream: np.random.Generator) -> Iterator
     >>> len(found), sorted(np.concatenate(found).tolist())
     (2, [0, 1, 2, 3, 4])
     """
+    if population <= _MANY:
+        yield from _in_lots(population, lots, stream)
+        return
+    height = -(-lots // _HALF_STACKS)
+    halves = np.zeros(-(-population // 2), np.uint8)
+    for first in range(0, population, _PIECE):
+        drawn = stream.integers(lots, size=min(_PIECE, population - first)) // height
+        drawn = np.append(drawn.astype(np.uint8), np.zeros(drawn.size % 2, np.uint8))
+        halves[first // 2 : (first + drawn.size) // 2] = drawn[::2] | drawn[1::2] << 4
+    for k in range(-(-lots // height)):
+        stack = _Stack(halves, population, k)
+        for part in _in_lots(len(stack), min(height, lots - k * height), stream):
+            yield stack.members(part)
+
+
+class _Stack:
+    """The members of one of 16 stacks: two bytes for the place of each in its block."""
+
+    def __init__(self, halves: NDArray[np.uint8], population: int, number: int) -> None:
+        def places(first: int) -> NDArray[np.uint16]:
+            packed = halves[first // 2 : (first + _BLOCK) // 2]
+            both = np.column_stack([packed & 15, packed >> 4]).ravel()
+            found = np.flatnonzero(both[: population - first] == number)
+            return found.astype(np.uint16)
+
+        firsts = range(0, population, _BLOCK)
+        sizes = [len(places(first)) for first in firsts]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._places = np.empty(len(self), np.uint16)
+        for first, (start, stop) in zip(firsts, itertools.pairwise(self._starts), strict=True):
+            self._places[start:stop] = places(first)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def members(self, which: Indices) -> Indices:
+        """Those of these numbers within the stack, which are in order."""
+        block = np.searchsorted(self._starts, which, side="right") - 1
+        block *= _BLOCK
+        block += self._places[which]
+        return block
+
+
+def _in_lots(population: int, lots: int, stream: np.random.Generator) -> Iterator[Indices]:
     height = -(-lots // _STACKS)
     stacks = -(-lots // height)
     stack = np.empty(population, np.uint8)
