@@ -9,6 +9,7 @@ every sum of two. No mass is lost; what lies beyond the first grid is sent to in
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,8 +25,11 @@ Vector = NDArray[np.float64]
 LARGEST_HIT = 6.0  # noise deviations beyond which allocation hides nothing worth computing
 SMALLEST_HIT = 1e-6  # below it ratios are too close to one for their differences to have digits
 _REACH = 16.2  # noise deviations beyond which the mass is far below any delta
-_FINENESS = 0.05  # spacing in the distribution's own width; far out, relative to the distance
+_FINENESS = 0.04  # spacing in the distribution's own width; far out, relative to the distance
+_SPARSE = 0.5  # of the logarithms of values that hardly ever occur
 _CORE = 3.0  # noise deviations within which the factor's own grid is uniform
+_NEGLIGIBLE = 0.1  # of that spacing: values so close need not be told apart before they are added
+_NO_OCTAVE = -(1 << 20)  # that of zero
 _DIGITS = 6  # leading binary digits of a number of steps that count; fewer steps hide less
 _ROUGH = 150  # points that suffice to see where a sum lies
 _LEAST = 1e-15  # share of the mass for which small ratios are told apart
@@ -58,11 +62,53 @@ class _Masses(NamedTuple):
         )
 
     def plus(self, other: _Masses) -> _Masses:
-        """The sum of two independent values, on a grid of its own."""
-        found = self.summed_with(other).onto(_grid_for(self.roughly(), other.roughly()))
-        held = found.masses > 0
+        """The sum of two independent values, on a grid of its own.
+
+        Octave by octave of the larger one: next to it small values need not be told apart.
+        """
+        grid = _grid_for(self.roughly(), other.roughly())
+        masses = np.zeros_like(grid)
+        for one, two, smaller in ((self, other, False), (other, self, True)):
+            for octave, mates in _octaves(one, two, smaller):
+                spacing = _NEGLIGIBLE * _least_gap(grid, octave.values[0], 2 * octave.values[-1])
+                pairs = octave.summed_with(mates.coarser(spacing))
+                masses += pairs.onto(grid).masses
+        held = masses > 0
         held[[0, -1]] = True
-        return _Masses(found.values[held], found.masses[held])
+        return _Masses(grid[held], masses[held])
+
+    def coarser(self, spacing: float) -> _Masses:
+        """On a grid of that spacing, where that has fewer points."""
+        count = (self.values[-1] - self.values[0]) / spacing
+        if not 1 <= count < self.values.size / 2:
+            return self
+        grid = np.linspace(self.values[0], self.values[-1], max(math.ceil(count), 1) + 1)
+        return self.onto(grid)
+
+
+def _octaves(
+    one: _Masses, two: _Masses, smaller: bool
+) -> Iterator[tuple[_Masses, _Masses]]:
+    """Values of ``one`` within a factor of two, each time with all of ``two`` that are no larger.
+
+    No larger an octave, that is; ``smaller`` leaves out those of the same one.
+    """
+    first, second = (np.frexp(each.values)[1] for each in (one, two))
+    first[one.values == 0], second[two.values == 0] = _NO_OCTAVE, _NO_OCTAVE
+    for octave in np.unique(first):
+        start, stop = np.searchsorted(first, [octave, octave + 1])
+        mates = int(np.searchsorted(second, octave, side="left" if smaller else "right"))
+        if mates:
+            yield (
+                _Masses(one.values[start:stop], one.masses[start:stop]),
+                _Masses(two.values[:mates], two.masses[:mates]),
+            )
+
+
+def _least_gap(grid: Vector, low: float, high: float) -> float:
+    """The least distance of neighbouring points of a grid between two values."""
+    start, stop = np.searchsorted(grid, [low, high])
+    return float(np.diff(grid[max(int(start) - 1, 0) : max(int(stop), 1) + 1]).min())
 
 
 def _grid_for(one: _Masses, other: _Masses) -> Vector:
@@ -82,6 +128,9 @@ def _grid_for(one: _Masses, other: _Masses) -> Vector:
     ]
     if 0 < least < width:  # small values lie apart on a scale of their own
         points.append(np.exp(np.arange(math.log(least), math.log(width), _FINENESS)))
+    smallest = one.values[one.values > 0][0] + other.values[other.values > 0][0]
+    if smallest < least:  # hardly ever, but what is taken for zero is lost to the other neighbour
+        points.append(np.exp(np.arange(math.log(smallest), math.log(least), _SPARSE)))
     return np.unique(np.clip(np.concatenate(points), 0.0, top))
 
 
