@@ -58,7 +58,7 @@ def measurements(size: str = "full") -> Iterator[dict[str, Any]]:
     yield _explicit_schedule(steps, repeats)
     yield _renyi(repeats)
     yield from _against_dp_accounting(repeats)
-    yield _calibrations(size)
+    yield from _calibrations(size)
     yield _import_time(repeats)
 
 
@@ -135,15 +135,20 @@ def _against_dp_accounting(repeats: int) -> Iterator[dict[str, Any]]:
             }
 
 
-def _calibrations(size: str) -> dict[str, Any]:
-    """CPU seconds of calibration for every batch kind, with and without domain and penalty."""
+def _calibrations(size: str) -> Iterator[dict[str, Any]]:
+    """CPU seconds of every search: batch kinds, with and without domain, penalty and hiding."""
     forever = {"iterations": math.inf, "domain": dp.L2Ball(1.0)}
     replaced = {"neighboring_relation": "replace_one"}
+    fixed = {"batches": dp.FixedSize(600), **replaced}
     plain = poisson_plan(6000, dp.Everywhere()).replace(step_size=2.0)
-    plans = {
+    falling = plain.replace(iterations=3000, step_size=np.linspace(4.0, 1.0, 3000))
+    allocated = plain.replace(batches=dp.RandomAllocation(600), iterations=2000)
+    noise = {
         "Poisson": (plain, 1.0),
         "Poisson, epsilon .1": (plain, 0.1),
         "Poisson, epsilon 8": (plain, 8.0),
+        "Poisson, all shown": (plain.replace(hidden_state=False), 1.0),
+        "Poisson, schedule": (falling, 1.0),
         "Poisson, penalty, T = inf": (
             plain.replace(regularization=0.002, iterations=math.inf),
             1.0,
@@ -152,29 +157,54 @@ def _calibrations(size: str) -> dict[str, Any]:
         "Poisson, ball, T = inf, epsilon 8": (plain.replace(**forever), 8.0),
         "Poisson, ball, T = inf, replace one": (plain.replace(**forever, **replaced), 1.0),
         "Poisson, ball, penalty, T = inf": (plain.replace(**forever, regularization=0.002), 1.0),
-        "fixed size": (plain.replace(batches=dp.FixedSize(600), **replaced), 1.0),
-        "fixed size, ball, T = inf": (
-            plain.replace(batches=dp.FixedSize(600), **forever, **replaced),
-            8.0,
-        ),
+        "fixed size": (plain.replace(**fixed), 1.0),
+        "fixed size, ball, T = inf": (plain.replace(**fixed, **forever), 8.0),
         "cyclic, ball, T = inf": (
             plain.replace(batches=dp.Cyclic(600), **forever, **replaced),
             1.0,
         ),
         "full, ball, T = inf": (plain.replace(batches=dp.FullBatch(), **forever), 1.0),
-        "allocation": (plain.replace(batches=dp.RandomAllocation(600), iterations=2000), 1.0),
+        "allocation": (allocated, 1.0),
+        "allocation, hard hits, all shown": (
+            allocated.replace(records=2_000_000, hidden_state=False, **replaced),
+            8.0,
+        ),
     }
-    seconds = {}
-    for name, (plan, target) in list(plans.items())[: 2 if size == "tiny" else None]:
-        start = time.process_time()
-        dp.calibrate(plan, target, 1e-6)
-        seconds[name] = time.process_time() - start
-    return {
-        "name": "calibration, the slowest",
-        "goal": "at most 3 CPU seconds",
-        "found": max(seconds.values()),
-        "seconds": seconds,
+    quiet = plain.replace(noise_multiplier=1.5)
+    steps = {
+        "Poisson": (quiet, 1.0),
+        "Poisson, ball": (quiet.replace(domain=dp.L2Ball(1.0)), 2.0),
+        "Poisson, ball, replace one": (quiet.replace(domain=dp.L2Ball(0.3), **replaced), 3.0),
+        "Poisson, hard hits": (quiet.replace(noise_multiplier=0.7), 6.0),
+        "fixed size, ball": (quiet.replace(domain=dp.L2Ball(1.0), **fixed), 3.0),
+        "cyclic": (
+            quiet.replace(batches=dp.Cyclic(600), noise_multiplier=6.0, **replaced),
+            2.0,
+        ),
+        "allocation": (allocated.replace(noise_multiplier=1.5), 2.0),
     }
+    endless = plain.replace(noise_multiplier=3.0, **forever)
+    radius = {
+        "Poisson, T = inf": (endless, 2.0),
+        "Poisson, T = inf, replace one": (endless.replace(**replaced), 3.0),
+        "Poisson, T = 1e5": (endless.replace(iterations=10**5), 2.0),
+        "Poisson, hard hits": (endless.replace(noise_multiplier=1.0), 6.0),
+        "Poisson, penalty": (endless.replace(noise_multiplier=2.0, regularization=5e-4), 1.0),
+        "Poisson, schedule": (falling.replace(domain=dp.L2Ball(1.0)), 1.0),
+        "fixed size, T = inf": (endless.replace(**fixed), 4.0),
+    }
+    searches = {"noise_multiplier": noise, "iterations": steps, "radius": radius}
+    for solve_for, cases in searches.items():
+        seconds = {
+            name: best_of(1, functools.partial(dp.calibrate, *case, 1e-6, solve_for=solve_for))
+            for name, case in list(cases.items())[: 1 if size == "tiny" else None]
+        }
+        yield {
+            "name": f"calibration of {solve_for}, the slowest",
+            "goal": "at most 3 CPU seconds",
+            "found": max(seconds.values()),
+            "seconds": seconds,
+        }
 
 
 def _import_time(repeats: int) -> dict[str, Any]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import pytest
 
 import dplateau as dp
+from dplateau.accounting.bounds import base
+from dplateau.accounting.bounds.base import Bound, Chosen
+from dplateau.accounting.privacy_loss.profiles import Gaussian
 from dplateau.errors import PlanError
 
 SLOW = pytest.mark.slow
@@ -126,3 +130,42 @@ def test_the_most_iterations_are_the_most() -> None:
     )
     assert dp.account(found).epsilon(1e-6) <= 1.0
     assert dp.account(found.replace(iterations=found.iterations + 1)).epsilon(1e-6) > 1.0
+
+
+class _Steep(Bound, register=False):
+    """Dearer than the others far above the target, cheaper at it."""
+
+    name, sentence, link, rank = "steep", "Made up.", "docs/theory.md#section-7", 90
+
+    def applies_to(self, plan: dp.Plan) -> bool:
+        return True
+
+    def at(self, plan: dp.Plan, delta: float) -> Chosen:
+        epsilon = 1.8 * (plan.iterations / 20) ** 3 * (25 / plan.noise_multiplier.largest(1)) ** 6
+        return Chosen(self.name, Pure(epsilon), plan.iterations)
+
+    def reason(self, chosen: Chosen) -> str:
+        return "Made up."
+
+
+@dataclass(frozen=True)
+class Pure(Gaussian):
+    """An epsilon at any delta."""
+
+    def epsilon(self, delta: float) -> float:
+        return self.mu
+
+
+def test_a_bound_that_leads_only_at_the_target_is_found(monkeypatch) -> None:
+    monkeypatch.setitem(base._REGISTERED, _Steep.name, _Steep())
+    start = plan("full", 20).replace(noise_multiplier=25.0, domain=dp.Everywhere())
+    far, near = dp.account(start), dp.account(dp.calibrate(start, 1.0, 1e-6))
+    assert (far.at(1e-6).bound, near.at(1e-6).bound) == ("composition", "steep")
+    assert far.epsilon(1e-6) < 1.6
+    assert near.epsilon(1e-6) <= 1.0
+    less = near.plan.replace(noise_multiplier=near.plan.noise_multiplier.scaled(0.999))
+    assert dp.account(less).epsilon(1e-6) > 1.0
+    longest = dp.most_iterations(start, 1.0, 1e-6)
+    assert dp.account(longest).epsilon(1e-6) <= 1.0
+    longer = longest.replace(iterations=longest.iterations + 1)
+    assert dp.account(longer).epsilon(1e-6) > 1.0

@@ -96,7 +96,7 @@ class TestPoissonShift:
         return [profile.delta(float(e)) for e in EPSILONS]
 
     def test_holds(self) -> None:
-        profile, last = poisson_shift(self.plan, 1e-5, math.inf)
+        profile, last = poisson_shift(self.plan, 1e-5)
         assert last <= 3
         assert not violated([profile.delta(float(e)) for e in EPSILONS], self.exact())
         assert not violated(self.claim(), self.exact())
@@ -222,7 +222,7 @@ def test_fixed_size_split_is_a_valid_window() -> None:
         smoothness=0.0,
         domain=dp.L2Ball(0.5),
     )
-    profile, last = fixed_size_shift(plan, 1e-6, math.inf)
+    profile, last = fixed_size_shift(plan, 1e-6)
     assert math.isfinite(last)
     # one step alone, nothing to pay: what even an endless run must cost at least
     assert profile.epsilon(1e-6) > dp.account(plan.replace(iterations=1)).epsilon(1e-6)

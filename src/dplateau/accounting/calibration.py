@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 from dplateau._validate import positive
-from dplateau.accounting.guarantee import account
+from dplateau.accounting.bounds.base import Bound, applicable
+from dplateau.accounting.guarantee import Guarantee, account
 from dplateau.accounting.privacy_loss.conversions import check_delta
 from dplateau.errors import PlanError
 from dplateau.plan.domains import Everywhere
@@ -21,6 +21,8 @@ Progress = Callable[[Plan, float], None]
 
 _CLOSE = 8e-4  # relative width of the final bracket; a thousandth less must fail
 _NOISIEST = 1e15
+_NEAR = 0.5  # of the logarithm of epsilon over the target: whose bound leads there may lead at it
+_CLIFF = 30.0  # of the same: no line leads from such an epsilon to the target
 _SECANTS = 3  # probes in a row, after which the bracket should be half as wide
 
 
@@ -46,7 +48,7 @@ def calibrate(
         What to find instead of the least noise: the most iterations (`most_iterations`), or the
         largest domain of the same shape (`largest_radius`).
     progress : callable, optional
-        Told every plan that is tried, and its epsilon.
+        Told every plan that is tried, and an epsilon that is proved for it.
 
     Guarantee
     ---------
@@ -81,7 +83,7 @@ def least_noise(
     def at(factor: float) -> Plan:
         return plan.replace(noise_multiplier=shape.scaled(factor))
 
-    factor = _least(lambda f: _cost(at(f), delta, progress), epsilon, _NOISIEST)
+    factor = _least(_Costs(at, epsilon, delta, progress), _NOISIEST)
     if factor is None:
         raise PlanError(
             f"no amount of noise makes this plan ({epsilon:g}, {delta:g})-private for "
@@ -102,27 +104,49 @@ def most_iterations(
     """
     epsilon, delta = positive("epsilon", epsilon), check_delta(delta)
 
-    @cache
-    def excess(iterations: float) -> float:
-        tried = plan.replace(iterations=iterations)
-        return _log_ratio(_cost(tried, delta, progress), epsilon)
+    def at(iterations: float) -> Plan:
+        return plan.replace(iterations=iterations)
 
-    if plan.is_constant and excess(math.inf) <= 0:
-        return plan.replace(iterations=math.inf)
-    if excess(1) > 0:
+    costs = _Costs(at, epsilon, delta, progress)
+    if plan.is_constant and costs.excess(math.inf) <= 0:
+        return at(math.inf)
+    costs.forget()  # what leads without end need not lead at the target
+    if costs.excess(1) > 0:
         raise PlanError(
             f"a single step of this plan already costs more than epsilon={epsilon:g} at "
             f"delta={delta:g}. Add noise (calibrate finds how much)."
         )
     longest = int(min(plan.step_size.length, plan.noise_multiplier.length, 2**62))
-    good, bad, stride = 1, 1, 2.0
-    while bad == good:  # costs grow at most as fast as the number of steps, and often like its root
-        if good == longest:
-            return plan.replace(iterations=longest)
-        factor = min(max(stride, math.exp(-excess(good))), 1e5)
+    good = 1
+    while True:
+        good, bad = _longer(costs, good, longest)
+        if bad is None:
+            return at(good)
+        good, bad = _narrowed_steps(costs, good, bad)
+        if costs.settled(bad):
+            return at(good)
+        good = bad
+
+
+def _longer(costs: _Costs, good: int, longest: int) -> tuple[int, int | None]:
+    """The last number of steps tried that does, and the first one that does not (None: all do).
+
+    Costs grow at most as fast as the number of steps, and often like its root.
+    """
+    stride = 2.0
+    while good < longest:
+        factor = min(max(stride, math.exp(-costs.excess(good))), 1e5)
         probe, stride = min(math.ceil(good * factor), longest), 4 * stride
-        good, bad = (probe, probe) if excess(probe) <= 0 else (good, probe)
-    bracket = _Bracket(excess, bad, good)
+        if costs.excess(probe) > 0:
+            if costs.settled(probe):
+                return good, probe
+            continue
+        good = probe
+    return good, None
+
+
+def _narrowed_steps(costs: _Costs, good: int, bad: int) -> tuple[int, int]:
+    bracket = _Bracket(costs.excess, bad, good)
 
     def close(bad: float, good: float) -> bool:
         return bad - good <= max(1, good // 10_000)
@@ -130,7 +154,8 @@ def most_iterations(
     def between(log_steps: float) -> float:
         return min(max(round(math.exp(log_steps)), bracket.good + 1), bracket.bad - 1)
 
-    return plan.replace(iterations=int(bracket.narrowed(close, between, 0.5 / 10_000)))
+    bracket.narrow(close, between, 0.5 / 10_000)
+    return int(bracket.good), int(bracket.bad)
 
 
 def largest_radius(
@@ -148,27 +173,28 @@ def largest_radius(
             "this plan has no domain to enlarge. Give it an L2Ball (any radius) to start from."
         )
     unbounded = plan.replace(domain=Everywhere())
-    if _cost(unbounded, delta, progress) <= epsilon:
+    without = account(unbounded, delta).epsilon(delta)
+    if progress is not None:
+        progress(unbounded, without)
+    if without <= epsilon:
         return unbounded
 
-    def at(factor: float) -> Plan:
-        return plan.replace(domain=plan.domain.scaled(factor))
+    def at(inverse: float) -> Plan:
+        return plan.replace(domain=plan.domain.scaled(1 / inverse))
 
-    # Epsilon grows with the domain, so the search runs over its inverse.
-    inverse = _least(lambda f: _cost(at(1 / f), delta, progress), epsilon, _NOISIEST)
+    # Epsilon grows with the domain, so the search runs over its inverse. What does not look at
+    # the domain has just failed, whatever the radius.
+    inverse = _least(_Costs(at, epsilon, delta, progress, _looks_at_domain, without), _NOISIEST)
     if inverse is None:
         raise PlanError(
             f"even a domain of a single point costs more than epsilon={epsilon:g} at "
             f"delta={delta:g}: the last steps alone are too much. Add noise."
         )
-    return at(1 / inverse)
+    return at(inverse)
 
 
-def _cost(plan: Plan, delta: float, progress: Progress | None) -> float:
-    epsilon = account(plan, delta).epsilon(delta)
-    if progress is not None:
-        progress(plan, epsilon)
-    return epsilon
+def _looks_at_domain(bound: Bound) -> bool:
+    return bound.looks_at_domain
 
 
 _SEARCHES: dict[str, Callable[..., Plan]] = {
@@ -178,14 +204,92 @@ _SEARCHES: dict[str, Callable[..., Plan]] = {
 }
 
 
-def _least(cost: Callable[[float], float], target: float, most: float) -> float | None:
-    """The least argument at which a decreasing cost is at most ``target``, to `_CLOSE`."""
+class _Costs:
+    """What the plans of a search cost against the target.
 
-    @cache
-    def excess(factor: float) -> float:
-        return _log_ratio(cost(factor), target)
+    Once a plan near the target is seen, only the bound that was least there is asked; the others
+    are asked again at the end of the search, where they may take the lead.
+    """
 
-    bad, good, stride = 0.0, 1.0, 0.3
+    def __init__(
+        self,
+        at: Callable[[float], Plan],
+        target: float,
+        delta: float,
+        progress: Progress | None,
+        asked: Callable[[Bound], bool] = lambda bound: True,
+        otherwise: float = math.inf,
+    ) -> None:
+        self._at, self._target, self._delta, self._progress = at, target, delta, progress
+        self._asked, self._otherwise = asked, otherwise  # bounds to ask, and what the others say
+        self._guarantees: dict[float, Guarantee] = {}
+        self._leading: str | None = None
+        self._excesses: dict[float, float] = {}
+
+    def excess(self, argument: float) -> float:
+        """The logarithm of epsilon over the target, by the bound that leads; remembered."""
+        if argument not in self._excesses:
+            guarantee = self._guarantee(argument)
+            name, epsilon = self._least(guarantee, self._leading)
+            if self._leading is None and abs(_log_ratio(epsilon, self._target)) < _NEAR:
+                self._leading = name
+            if self._progress is not None:
+                self._progress(guarantee.plan, epsilon)
+            self._excesses[argument] = _log_ratio(epsilon, self._target)
+        return self._excesses[argument]
+
+    def settled(self, bad: float) -> bool:
+        """Whether all bounds miss the target at ``bad``; else one that does not leads from now."""
+        name, epsilon = self._least(self._guarantee(bad))
+        self._excesses[bad] = _log_ratio(epsilon, self._target)
+        if self._excesses[bad] > 0:
+            return True
+        kept = self._excesses[bad]
+        self.forget()
+        self._leading, self._excesses[bad] = name, kept
+        return False
+
+    def forget(self) -> None:
+        """Start anew: with all bounds, and nothing seen."""
+        self._leading, self._excesses = None, {}
+
+    def _guarantee(self, argument: float) -> Guarantee:
+        if argument not in self._guarantees:
+            self._guarantees[argument] = account(self._at(argument), self._delta)
+        return self._guarantees[argument]
+
+    def _least(self, guarantee: Guarantee, leading: str | None = None) -> tuple[str | None, float]:
+        bounds = [bound for bound in applicable(guarantee.plan) if self._asked(bound)]
+        if leading is not None:
+            bounds = [bound for bound in bounds if bound.name == leading]
+        chosen, epsilon = guarantee.least_of(bounds, self._delta)
+        if math.isinf(epsilon):
+            return None, self._otherwise
+        return None if chosen is None else chosen.name, epsilon
+
+
+def _least(costs: _Costs, most: float) -> float | None:
+    """The least argument at which a decreasing cost is at most the target, to `_CLOSE`."""
+    start = 1.0
+    while True:
+        ends = _bracketed(costs.excess, start, most)
+        if ends is None:
+            return None
+        bad, good = ends
+        if bad == 0.0:
+            return good
+        bracket = _Bracket(costs.excess, bad, good)
+        bracket.narrow(lambda bad, good: good <= bad * (1 + _CLOSE), math.exp, _CLOSE)
+        if costs.settled(bracket.bad):
+            return bracket.good
+        start = bracket.bad
+
+
+def _bracketed(
+    excess: Callable[[float], float], start: float, most: float
+) -> tuple[float, float] | None:
+    """An argument that costs too much and one that does not; 0 and that one where all do not."""
+    bad, good, stride = 0.0, start, 0.3
     while excess(good) > 0:
         step = max(excess(good), stride)
         if bad and excess(good) < 0.5 * excess(bad):  # it falls: a little further than the slope
@@ -195,11 +299,10 @@ def _least(cost: Callable[[float], float], target: float, most: float) -> float 
             return None
     while bad == 0.0:
         if good < 1 / most:
-            return good
+            return 0.0, good
         probe, stride = good * math.exp(-min(max(-excess(good), stride), 12.0)), 3 * stride
         bad, good = (probe, good) if excess(probe) > 0 else (0.0, probe)
-    bracket = _Bracket(excess, bad, good)
-    return bracket.narrowed(lambda bad, good: good <= bad * (1 + _CLOSE), math.exp, _CLOSE)
+    return bad, good
 
 
 def _log_ratio(cost: float, target: float) -> float:
@@ -228,13 +331,13 @@ class _Bracket:
         else:
             self.good = argument
 
-    def narrowed(
+    def narrow(
         self,
         close: Callable[[float, float], bool],
         between: Callable[[float], float],
         width: float,
-    ) -> float:
-        """The good end, once the two are close: by secants, and halves where these do not help.
+    ) -> None:
+        """Until both ends are close: by secants, and halves where these do not help.
 
         ``between`` makes a logarithm an argument between the two; ``width`` is how far apart they
         may be in the end.
@@ -247,11 +350,11 @@ class _Bracket:
             if abs(good - root) <= 0.5 * width:  # the good end is there: look just past it
                 aim, past = good + 0.95 * past * inwards, 3 * past
             slow = abs(bad - good) > widths[-_SECANTS] / 2
-            if slow or not min(bad, good) < aim < max(bad, good):
+            steep = self._excess(self.bad) > _CLIFF
+            if slow or steep or not min(bad, good) < aim < max(bad, good):
                 aim = (bad + good) / 2
             widths.append(abs(bad - good))
             self.probe(between(aim))
-        return self.good
 
     def _root(self, bad: float, good: float) -> float:
         """Where the excess vanishes, by a line through the two places where it is least.

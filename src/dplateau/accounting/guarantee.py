@@ -144,9 +144,17 @@ class Guarantee:
         return Guarantee._winner(self, delta)[1]
 
     def _winner(self, delta: float) -> tuple[Chosen, float]:
-        """A bound that can only be larger than one already worked out is left alone."""
+        chosen, epsilon = self.least_of(self._bounds, delta)
+        assert chosen is not None  # composition applies always
+        return chosen, epsilon
+
+    def least_of(self, bounds: Sequence[Bound], delta: float) -> tuple[Chosen | None, float]:
+        """The least of some of the bounds that apply, with its epsilon; None if they have none.
+
+        A bound that can only be larger than one already worked out is left alone.
+        """
         best, found = math.inf, dict[str, Chosen]()
-        for bound in self._bounds:
+        for bound in bounds:
             if best == 0:  # nothing undercuts that
                 break
             floor = bound.floor(self.plan, delta, found)
@@ -156,6 +164,8 @@ class Guarantee:
             if chosen is not None:
                 found[bound.name] = chosen
                 best = min(best, epsilon)
+        if not found:
+            return None, math.inf
         name = min(found, key=lambda n: (self._answer(n, delta)[1], n != "composition"))
         return found[name], self._answer(name, delta)[1]
 

@@ -53,6 +53,8 @@ class Bound(abc.ABC):
         Bounds are asked in this order: first those that make others superfluous.
     shown : int
         Bounds are listed in this order: the oldest first.
+    needs_hidden_state, looks_at_domain : bool
+        Whether it is about the last iterate only, and whether it may depend on the domain.
     """
 
     name: ClassVar[str]
@@ -61,6 +63,7 @@ class Bound(abc.ABC):
     rank: ClassVar[int] = 50
     shown: ClassVar[int] = 50
     needs_hidden_state: ClassVar[bool] = True
+    looks_at_domain: ClassVar[bool] = True
 
     def __init_subclass__(cls, register: bool = True) -> None:
         """``register=False``: a statement that is not asked of plans, such as a selection's."""

@@ -43,6 +43,7 @@ class CompositionBound(Bound):
     rank = 20
     shown = 0
     needs_hidden_state = False
+    looks_at_domain = False
 
     def applies_to(self, plan: Plan) -> bool:
         return True

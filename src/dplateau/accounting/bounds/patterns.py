@@ -48,6 +48,7 @@ class PatternBound(Bound):
     link = "docs/theory.md#section-14"
     rank = 30
     shown = 2
+    looks_at_domain = False
 
     def applies_to(self, plan: Plan) -> bool:
         return _facts(plan) is not None

@@ -95,24 +95,24 @@ def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
     return np.asarray(paid)
 
 
-def poisson_shift(plan: Plan, delta: float, longest: float) -> tuple[PrivacyProfile, float]:
+def poisson_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
     """The best window for Poisson batches at this ``delta``: its cost and its length.
 
     See docs/theory.md#section-5.
     """
-    last, _ = poisson_window(plan, delta, longest)
+    last, _ = poisson_window(plan, delta)
     if math.isinf(last):
         return Gaussian(math.inf), math.inf
     return _poisson_profile(plan, int(last), _LEVELS), last
 
 
 @lru_cache(maxsize=8)
-def poisson_window(plan: Plan, delta: float, longest: float = math.inf) -> tuple[float, float]:
+def poisson_window(plan: Plan, delta: float) -> tuple[float, float]:
     """The best length of a window for Poisson batches, and what moments say that it costs.
 
     See docs/theory.md#section-5.
     """
-    most = int(min(longest, plan.iterations, _longest_window(plan)))
+    most = int(min(plan.iterations, _longest_window(plan)))
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
         return math.inf, math.inf
     q = plan.hits.chance
@@ -213,7 +213,7 @@ def _average(paid: Vector, weight: Vector) -> float:
     return float(weight @ paid) / total * (1 + 1e-12) if total > 0 else float(paid.max())
 
 
-def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[PrivacyProfile, float]:
+def fixed_size_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
     """The best window and noise split for batches of fixed size: its cost and its length.
 
     See docs/theory.md#section-5.
@@ -222,7 +222,7 @@ def fixed_size_shift(plan: Plan, delta: float, longest: float) -> tuple[PrivacyP
     ``(W_tau D)^2 / sum (W_k varsigma_k)^2``.
     """
     assert plan.hits.exchanged
-    most = int(min(longest, plan.iterations, 10**15 if plan.is_constant else LONGEST))
+    most = int(min(plan.iterations, 10**15 if plan.is_constant else LONGEST))
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
         return Gaussian(math.inf), math.inf
     q = plan.hits.chance

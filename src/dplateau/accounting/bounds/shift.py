@@ -57,7 +57,7 @@ class ShiftBound(Bound):
             found = shift(plan)
             return Chosen(self.name, Gaussian(found.mu), found.last_steps)
         search = fixed_size_shift if plan.hits.exchanged else poisson_shift
-        profile, last = search(plan, delta, math.inf)
+        profile, last = search(plan, delta)
         return Chosen(self.name, profile, last) if math.isfinite(last) else None
 
     def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:

@@ -30,6 +30,7 @@ _ROUNDING = 2e-14  # of the values on the circle, relative: transforms, exponent
 _MOST_PARTS = 512
 _CHUNK = 256
 _STEEPEST, _HUGE = 500.0, 1e200  # exponents and moments that stay within floats
+_NOISE = 1e-16  # chances of an energy that may be nothing but rounding
 _NEVER = 1e-18  # chances of a face that are left out
 
 
@@ -57,7 +58,8 @@ def energy_distribution(q: float, steps: int) -> EnergyDistribution:
     log_radius = math.log(_ALIASED) / points
     cell = _TOP / _CELLS
     lengths, cells, chances = _faces(q, steps, cell)
-    angle = -2j * math.pi * steps * np.arange(points) / points
+    turn = np.exp(-2j * math.pi * (steps * np.arange(points) % points) / points)
+    turn *= math.exp(-log_radius * steps) / points
     found = np.empty(_CELLS // 2 + 1, dtype=np.complex128)
     scale = np.exp(log_radius * lengths) / lengths * chances
     place = (lengths.astype(np.int64) - 1) * _CELLS + cells % _CELLS
@@ -67,8 +69,10 @@ def energy_distribution(q: float, steps: int) -> EnergyDistribution:
         omega = slice(first, min(first + _CHUNK, found.size))
         series = np.zeros((omega.stop - first, points), dtype=np.complex128)
         series[:, 1 : steps + 1] = turned[omega]
-        on_circle = np.exp(fft.ifft(series, axis=1, norm="forward"))
-        found[omega] = (on_circle @ np.exp(angle)) / points * math.exp(-log_radius * steps)
+        on_circle = fft.ifft(series, axis=1, norm="forward", overwrite_x=True)
+        np.exp(on_circle, out=on_circle)
+        on_circle *= turn
+        found[omega] = on_circle.sum(axis=1)  # threads of BLAS would cost more than they give
     weights = np.maximum(fft.irfft(found, _CELLS), 0.0)
     error = _ROUNDING * math.exp(-log_radius * steps) * math.log(4 * points) + 2 * _ALIASED
     left_out = steps * 200 * _NEVER
@@ -131,14 +135,14 @@ def profile(
     record of its own, ``exchanged`` where these take part in the same steps.
     """
     distribution = energy_distribution(q, steps)
-    held = distribution.weights > 0
+    held = distribution.weights > _NOISE  # the rest is counted as failure
     weights, means = merged_upwards(
         distribution.weights[held],
         hit * np.sqrt(distribution.energies[held]) * (1 + 1e-12),
         _MOST_PARTS,
     )
     total = float(weights.sum())
-    weights = weights / total  # the rest is counted as failure
+    weights = weights / total
     mixture = tuple(weights), tuple(means)
     pair: PrivacyProfile = Exchanged(*mixture) if exchanged else OneSided(*mixture, mirrored)
     return WithFailure(pair, distribution.failure + abs(1 - total))

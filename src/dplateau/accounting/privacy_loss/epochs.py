@@ -86,9 +86,7 @@ class _Masses(NamedTuple):
         return self.onto(grid)
 
 
-def _octaves(
-    one: _Masses, two: _Masses, smaller: bool
-) -> Iterator[tuple[_Masses, _Masses]]:
+def _octaves(one: _Masses, two: _Masses, smaller: bool) -> Iterator[tuple[_Masses, _Masses]]:
     """Values of ``one`` within a factor of two, each time with all of ``two`` that are no larger.
 
     No larger an octave, that is; ``smaller`` leaves out those of the same one.

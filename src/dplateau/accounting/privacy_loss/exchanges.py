@@ -75,8 +75,12 @@ class Exchanged(PrivacyProfile):
         best = np.full_like(means, -math.inf)  # without a hit an event only costs
         best[hit] = means[hit] / 2 - epsilon / means[hit]
         u = np.clip(best, low[:, None], high[:, None] + means)
-        loss = np.exp(np.minimum(epsilon + log_ndtr(u - means), _LARGEST))
-        return np.asarray((ndtr(u) * (1 + _PADDING) - loss * (1 - _PADDING)) @ weights)
+        if epsilon < _LARGEST:  # what underflows would only have made an event worth less
+            loss = math.exp(epsilon) * ndtr(u - means)
+        else:
+            loss = np.exp(np.minimum(epsilon + log_ndtr(u - means), _LARGEST))
+        worth = ndtr(u) * (1 + _PADDING) - loss * (1 - _PADDING)
+        return np.asarray((worth * weights).sum(axis=1))  # no threads of BLAS for that
 
     def epsilon(self, delta: float) -> float:
         return least_epsilon(self.delta, delta, _CLOSE)
