@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
 from dplateau.accounting.privacy_loss.profiles import PLD
-from dplateau.errors import PlanError
+from dplateau.errors import DataError, PlanError
 from dplateau.ledger.mechanisms import (
     Mechanism,
     Stated,
@@ -122,6 +122,27 @@ class Account:
     @property
     def live(self) -> list[Entry]:
         return [entry for entry in self.entries.values() if entry.live]
+
+    def check_unit(self, unit: str) -> None:
+        """Refuse a release that protects another unit than the budget does."""
+        if self.unit != unit:
+            raise PlanError(
+                f"the budget of {self.dataset!r} protects a {self.unit}; this release protects "
+                f"a {unit!s:.20}. "
+                + (
+                    "Say who the rows belong to: fit(groups=...), --person COLUMN."
+                    if self.unit == "person"
+                    else "Keep a budget with unit='person' for it."
+                )
+            )
+
+    def check_new(self, certificate: str) -> None:
+        """Refuse a certificate that is entered already."""
+        twice = next((e for e in self.live if e.certificate == certificate), None)
+        if twice is not None:
+            raise DataError(
+                f"this certificate is entered already, as entry {twice.number} of {self.dataset!r}."
+            )
 
     def _others(self, number: int | None) -> list[Entry]:
         return [entry for entry in self.live if entry.number != number]
@@ -356,6 +377,14 @@ class Decision:
     charge: Charge
     pool: Pool | None = None
     context: tuple[float, float, float, float] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What an event records of it."""
+        return {
+            "charge": list(self.charge),
+            "pool": None if self.pool is None else self.pool.to_list(),
+            "context": None if self.context is None else list(self.context),
+        }
 
     @property
     def new_pool_mu(self) -> float:

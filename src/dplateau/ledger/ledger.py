@@ -151,7 +151,7 @@ class Ledger:
 
     def check_unit(self, dataset: str, unit: str) -> None:
         """Refuse a release that protects another unit than the data set's budget."""
-        _check_unit(self.account(dataset), unit)
+        self.account(dataset).check_unit(unit)
 
     def remaining(self, dataset: str) -> Remaining:
         """What one further release may cost: ``epsilon`` at ``delta``."""
@@ -197,10 +197,11 @@ class Ledger:
         account = self.account(dataset)
         if epsilon is not None:
             release = Stated(non_negative("epsilon", epsilon), delta)
-        certificate = _certificate(release)
+        certified = getattr(release, "certificate_", release)
+        certificate = certified if isinstance(certified, Certificate) else None
         mechanism = mechanism_of(release, account.relation, account.delta / 10)
         if certificate is not None:
-            _check_unit(account, _unit(certificate))
+            account.check_unit(certificate.plan.unit)
         return self._enter(
             dataset,
             lambda account: account.buy(mechanism),
@@ -249,7 +250,7 @@ class Ledger:
     def confirm(self, reservation: Reservation, plan: Plan, counting: Counting) -> None:
         """Buy a reservation's plan; see `Reservation.confirm`."""
         account = self.account(reservation.dataset)
-        _check_unit(account, plan.unit)
+        account.check_unit(plan.unit)
         mechanism = Training(
             under(plan, account.relation), reservation.delta, counting.count, counting.budget
         ).as_released()
@@ -268,7 +269,7 @@ class Ledger:
     def settle(self, reservation: Reservation, certificate: Certificate) -> None:
         """Enter the release of a reservation; see `Reservation.settle`."""
         account = self.account(reservation.dataset)
-        _check_unit(account, _unit(certificate))
+        account.check_unit(certificate.plan.unit)
         mechanism = from_certificate(certificate, account.relation)
         bought = account.entries[reservation.entry].mechanism
 
@@ -389,7 +390,7 @@ class Ledger:
         def body(links: list[Link]) -> dict[str, Any]:
             account = self._account(links, dataset)
             if certificate is not None:
-                _check_new(account, certificate)
+                account.check_new(certificate)
             return {
                 "event": event,
                 "dataset": dataset,
@@ -401,7 +402,7 @@ class Ledger:
                 "note": note[:200],
                 "counted": counted,
                 "version": __version__,
-                **_recorded(decide(account)),
+                **decide(account).to_dict(),
             }
 
         return int(self._store.append(body)["entry"])
@@ -426,45 +427,7 @@ class Ledger:
                 "entry": reservation.entry,
                 "version": __version__,
                 **facts,
-                **_recorded(decide(account)),
+                **decide(account).to_dict(),
             }
 
         self._store.append(body)
-
-
-def _recorded(decision: Decision) -> dict[str, Any]:
-    return {
-        "charge": list(decision.charge),
-        "pool": None if decision.pool is None else decision.pool.to_list(),
-        "context": None if decision.context is None else list(decision.context),
-    }
-
-
-def _certificate(release: Any) -> Certificate | None:
-    release = getattr(release, "certificate_", release)
-    return release if isinstance(release, Certificate) else None
-
-
-def _unit(certificate: Certificate) -> str:
-    return certificate.plan.unit
-
-
-def _check_unit(account: Account, unit: str) -> None:
-    if account.unit != unit:
-        raise PlanError(
-            f"the budget of {account.dataset!r} protects a {account.unit}; this release protects "
-            f"a {unit!s:.20}. "
-            + (
-                "Say who the rows belong to: fit(groups=...), --person COLUMN."
-                if account.unit == "person"
-                else "Keep a budget with unit='person' for it."
-            )
-        )
-
-
-def _check_new(account: Account, certificate: str) -> None:
-    twice = next((e for e in account.live if e.certificate == certificate), None)
-    if twice is not None:
-        raise DataError(
-            f"this certificate is entered already, as entry {twice.number} of {account.dataset!r}."
-        )

@@ -18,27 +18,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau._validate import as_number, non_negative, positive, whole
 from dplateau.errors import PlanError
 from dplateau.plan import batches as batch_kinds
 from dplateau.plan import checks as refusals
 from dplateau.plan.batches import Batches
-from dplateau.plan.checks import EXPANSION, ROUNDING
+from dplateau.plan.checks import EXPANSION
 from dplateau.plan.domains import Domain, Everywhere
+from dplateau.plan.fields import normalised
 from dplateau.plan.hits import HitLaw
 from dplateau.plan.loss import Loss
-from dplateau.plan.parts import Part
-from dplateau.plan.schedules import Constant, Schedule, ScheduleLike, schedule
-from dplateau.plan.units import RECORD, UNITS
+from dplateau.plan.schedules import Schedule, ScheduleLike, schedule
+from dplateau.plan.units import RECORD
 
 Vector = NDArray[np.float64]
 
 SCHEMA = 1
 EVERYWHERE = Everywhere()
-_SMOOTH = (
-    "Hidden iterates need a smooth loss: give its constant, smooth the loss, or set "
-    "hidden_state=False to claim composition only."
-)
 _UP = 1e-15  # relative: more than the few roundings of a product
 _NEVER = 1e-12  # a chance of overflow that costs nothing
 
@@ -150,91 +145,14 @@ class Plan:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        self._normalise()
+        for name, value in normalised(self).items():
+            object.__setattr__(self, name, value)
         refusals.check_relation(self)
         self.batches.check(self.records)
         refusals.check_schedules(self)
         refusals.check_loss(self)
         if self.hidden_state:
             refusals.check_contraction(self)
-
-    # -- what the fields are ------------------------------------------------------------------
-
-    def _normalise(self) -> None:
-        def put(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
-        put("records", whole("records", self.records))
-        if self.dimension is not None:
-            put("dimension", whole("dimension", self.dimension))
-        if self.iterations == math.inf:
-            put("iterations", math.inf)
-        else:
-            put("iterations", whole("iterations", self.iterations, way_out="Or pass math.inf."))
-        for name, kind in (("batches", Batches), ("domain", Domain)):
-            if not isinstance(getattr(self, name), kind):
-                raise PlanError(
-                    f"{name} must be one of {_names_of(kind)}; found {getattr(self, name)!r}."
-                )
-            getattr(self, name).check_kind()
-        if not isinstance(self.hidden_state, bool):
-            raise PlanError(f"hidden_state must be True or False; found {self.hidden_state!r}.")
-        if self.unit not in UNITS:
-            raise PlanError(f"unit must be one of {list(UNITS)}; found {self.unit!r}.")
-        put("neighboring_relation", batch_kinds.relation_name(self.neighboring_relation))
-        for name in ("step_size", "noise_multiplier"):
-            values = schedule(getattr(self, name))
-            if values.is_constant and values.length >= self.iterations:
-                values = Constant(values.largest(1))  # however it was written, it is one number
-            put(name, values)
-        self._fill_constants_from_loss()
-        put("lipschitz", positive("lipschitz", self.lipschitz))
-        for name in ("strong_convexity", "regularization", "l1"):
-            put(name, non_negative(name, getattr(self, name)))
-        if not self.hidden_state and self.smoothness in (None, math.inf):
-            put("smoothness", math.inf)
-        elif self.smoothness is None:
-            raise PlanError(f"smoothness is missing. {_SMOOTH}")
-        else:
-            put("smoothness", non_negative("smoothness", self.smoothness, way_out=_SMOOTH))
-
-    def _fill_constants_from_loss(self) -> None:
-        if self.data_norm is not None:
-            object.__setattr__(self, "data_norm", positive("data_norm", self.data_norm))
-        if self.loss is None:
-            if self.data_norm is not None:
-                raise PlanError(
-                    "data_norm says nothing without a loss: give the plan its loss as well."
-                )
-            if self.lipschitz is None:
-                raise PlanError(
-                    "lipschitz is missing: give the bound on every record's gradient, "
-                    "or a loss with its data_norm."
-                )
-            return
-        if not isinstance(self.loss, Loss):
-            raise PlanError(f"loss must be one of {_names_of(Loss)}; found {self.loss!r}.")
-        self.loss.check_kind()
-        if self.data_norm is None:
-            if self.loss.clip is None or self.hidden_state:
-                raise PlanError(
-                    "data_norm is missing: the loss's constants follow from a public bound on the "
-                    "feature norm. State one; rows are clipped to it."
-                )
-            found = (self.loss.clip, math.inf)
-        else:
-            found = self.loss.constants(self.data_norm)
-        for name, least in zip(("lipschitz", "smoothness"), found, strict=True):
-            given = getattr(self, name)
-            if given is None:
-                object.__setattr__(self, name, least)
-                continue
-            needed = self.hidden_state or name == "lipschitz"
-            if needed and as_number(name, given) < least * (1 - ROUNDING):
-                raise PlanError(
-                    f"{name}={given!r} is below {least!r}, the constant of {self.loss!r} with "
-                    f"data_norm={self.data_norm!r}. Leave it out, or lower data_norm."
-                )
 
     # -- the derived constants of theory section 1 ----------------------------------------------
 
@@ -442,10 +360,6 @@ class Plan:
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON: binds checkpoints and certificates to the plan."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
-
-
-def _names_of(kind: type[Part]) -> list[str]:
-    return sorted(cls.__name__ for cls in kind.kinds.values())
 
 
 def _finite_or_word(value: float) -> float | str:
