@@ -10,8 +10,8 @@ import typer
 
 from dplateau.certificate.files import check_file, write_file
 from dplateau.cli import app
+from dplateau.cli.options import AsJson, Force, Header, Schema, Separator, Table
 from dplateau.cli.terminal import say
-from dplateau.cli.train import AsJson, Force, Header, Separator, Table
 
 _OWNER_ONLY = 0o600
 
@@ -19,7 +19,7 @@ _OWNER_ONLY = 0o600
 @app.command()
 def check(
     table: Table,
-    schema: Annotated[Path, typer.Option(help="The public facts about the columns (JSON).")],
+    schema: Schema,
     out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("check.html"),
     separator: Separator = None,
     header: Header = False,

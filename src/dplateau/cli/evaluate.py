@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dplateau.certificate.files import EVALUATION, write_file
 from dplateau.cli import app
+from dplateau.cli.options import AsJson, Dataset, Header, Separator, Table, Trained
 from dplateau.cli.terminal import say
-from dplateau.cli.train import AsJson, Header, Separator, Table
 from dplateau.errors import PlanError
 
 
 @app.command()
 def evaluate(
-    directory: Annotated[Path, typer.Argument(help="What `dplateau train --out` wrote.")],
+    directory: Trained,
     table: Table,
     epsilon: Annotated[
         float | None, typer.Option(help="What the scores may cost; with private records.")
@@ -28,9 +27,7 @@ def evaluate(
     ledger: Annotated[
         str | None, typer.Option(help="The ledger that keeps the test records' budget.")
     ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="The data set's name in the ledger; with --ledger.")
-    ] = None,
+    dataset: Dataset = None,
     separator: Separator = None,
     header: Header = False,
     as_json: AsJson = False,

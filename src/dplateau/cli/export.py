@@ -10,12 +10,13 @@ import typer
 
 from dplateau.certificate.files import check_file, write_file
 from dplateau.cli import app
+from dplateau.cli.options import Trained
 from dplateau.cli.terminal import say
 
 
 @app.command()
 def export(
-    directory: Annotated[Path, typer.Argument(help="What `dplateau train --out` wrote.")],
+    directory: Trained,
     format: Annotated[
         str, typer.Option("--format", help="registry, dp_accounting, sklearn or onnx.")
     ],

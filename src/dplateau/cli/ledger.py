@@ -14,6 +14,7 @@ from dplateau import _disk as disk
 from dplateau._json import loads
 from dplateau.certificate.files import write_file
 from dplateau.cli import app
+from dplateau.cli.options import AsJson, Relation, SmallDelta
 from dplateau.cli.terminal import clean, say
 from dplateau.errors import DataError
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 commands = typer.Typer(no_args_is_help=True, help="Budgets of data sets over many releases.")
 app.add_typer(commands, name="ledger")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Address = Annotated[str, typer.Argument(help="A file, or postgresql://user@host/database.")]
 DataSet = Annotated[str, typer.Option("--dataset", help="The data set's name.")]
 
@@ -36,11 +36,9 @@ def init(
     address: Address,
     dataset: DataSet,
     epsilon: Annotated[float, typer.Option(help="What all releases together may cost.")],
-    delta: Annotated[float, typer.Option(help="Far below one over the number of records.")],
+    delta: SmallDelta,
     unit: Annotated[str, typer.Option(help="Whose privacy: record or person.")] = "record",
-    relation: Annotated[
-        str, typer.Option(help="replace_one, add_or_remove_one or replace_special.")
-    ] = "replace_one",
+    relation: Relation = "replace_one",
     plans: Annotated[
         str,
         typer.Option(

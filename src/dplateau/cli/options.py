@@ -1,4 +1,4 @@
-"""The options that describe a plan, said once: every command that takes one shows the same.
+"""Options that several commands take, said once; those that describe a plan above all.
 
 A command asks for a `PlanOptions` and is wrapped by `takes_a_plan`, which puts an option for each
 of its fields in that parameter's place.
@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -23,6 +24,35 @@ from dplateau.plan.plan import Plan
 
 Delta = Annotated[float, typer.Option(help="The delta of (epsilon, delta)-privacy.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+# What commands that read a table share.
+Table = Annotated[
+    Path,
+    typer.Argument(
+        help="A .csv, .tsv (also .gz) or .parquet file; a directory of them; or a pattern such as "
+        "'many/*.parquet'."
+    ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(help="What stands between cells: a character, or the word tab."),
+]
+Header = Annotated[
+    bool,
+    typer.Option(
+        "--header", help="The first line of a CSV file is a header, no record: it may be shown."
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the files that are there.")]
+Schema = Annotated[Path, typer.Option(help="The public facts about the columns (JSON).")]
+Target = Annotated[str, typer.Option(help="The column to predict.")]
+SmallDelta = Annotated[float, typer.Option(help="Far below one over the number of records.")]
+Out = Annotated[Path, typer.Option(help="A directory for model and certificate.")]
+Relation = Annotated[str, typer.Option(help="replace_one, add_or_remove_one or replace_special.")]
+Dataset = Annotated[
+    str | None, typer.Option(help="The data set's name in the ledger; with --ledger.")
+]
+Trained = Annotated[Path, typer.Argument(help="What `dplateau train --out` wrote.")]
 
 _NEEDED = ("records", "batches", "iterations", "step_size", "noise_multiplier", "lipschitz")
 

@@ -17,8 +17,8 @@ import typer
 
 from dplateau.certificate.files import check_file, writing
 from dplateau.cli import app
+from dplateau.cli.options import AsJson, Force, Header, Separator, Table, Trained
 from dplateau.cli.terminal import say
-from dplateau.cli.train import AsJson, Force, Header, Separator, Table
 from dplateau.errors import DataError
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets begin a formula with
@@ -30,7 +30,7 @@ Piece = list[list[Any]]  # column by column
 
 @app.command()
 def predict(
-    directory: Annotated[Path, typer.Argument(help="What `dplateau train --out` wrote.")],
+    directory: Trained,
     table: Table,
     out: Annotated[Path | None, typer.Option(help="A CSV file; standard output.")] = None,
     id_column: Annotated[

@@ -9,6 +9,7 @@ import typer
 
 from dplateau._json import dumps
 from dplateau.cli import app
+from dplateau.cli.options import AsJson
 from dplateau.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 FAILED, UNCHECKED = 1, 3  # exit codes
 TIME_LIMIT = 60.0  # seconds
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Keys = Annotated[
     Path | None,
     typer.Option(

@@ -4,39 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dplateau.certificate.files import reserved
 from dplateau.cli import app
-from dplateau.cli.terminal import say
-from dplateau.cli.train import (
+from dplateau.cli.options import (
     AsJson,
     Force,
     Header,
+    Out,
+    Relation,
+    Schema,
     Separator,
+    SmallDelta,
     Table,
-    _written,
-    warn_of_identifiers,
-    way_to_check,
+    Target,
 )
+from dplateau.cli.terminal import say
+from dplateau.cli.train import _written, warn_of_identifiers, way_to_check
 from dplateau.errors import DataError, nothing_released
 
 
 @app.command()
 def search(
     table: Table,
-    schema: Annotated[Path, typer.Option(help="The public facts about the columns (JSON).")],
-    target: Annotated[str, typer.Option(help="The column to predict.")],
+    schema: Schema,
+    target: Target,
     over: Annotated[
         list[str],
         typer.Option(help="A setting and its values, such as radius=0.5,1,2,4. May be repeated."),
     ],
     epsilon: Annotated[float, typer.Option(help="The budget for choice and model together.")],
-    delta: Annotated[float, typer.Option(help="Far below one over the number of records.")],
-    out: Annotated[Path, typer.Option(help="A directory for model and certificate.")],
+    delta: SmallDelta,
+    out: Out,
     trials: Annotated[
         str, typer.Option(help="How many trials to expect, or auto: chosen by their cost.")
     ] = "auto",
@@ -46,9 +48,7 @@ def search(
     scoring: Annotated[
         str | None, typer.Option(help="accuracy or roc_auc for classes; r2 or pinball for numbers.")
     ] = None,
-    relation: Annotated[
-        str, typer.Option(help="replace_one, add_or_remove_one or replace_special.")
-    ] = "replace_one",
+    relation: Relation = "replace_one",
     rows: Annotated[str, typer.Option(help="How encoded rows are scaled; as for train.")] = "auto",
     model: Annotated[str | None, typer.Option(help="What to train; as for train.")] = None,
     separator: Separator = None,

@@ -15,30 +15,23 @@ import typer
 
 from dplateau.certificate.files import reserved, write_file
 from dplateau.cli import app
+from dplateau.cli.options import (
+    AsJson,
+    Dataset,
+    Force,
+    Header,
+    Out,
+    Relation,
+    Schema,
+    Separator,
+    SmallDelta,
+    Table,
+    Target,
+)
 from dplateau.cli.terminal import say
 from dplateau.errors import DataError, PrivacyWarning, nothing_released
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.tables import MODELS
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Table = Annotated[
-    Path,
-    typer.Argument(
-        help="A .csv, .tsv (also .gz) or .parquet file; a directory of them; or a pattern such as "
-        "'many/*.parquet'."
-    ),
-]
-Separator = Annotated[
-    str | None,
-    typer.Option(help="What stands between cells: a character, or the word tab."),
-]
-Header = Annotated[
-    bool,
-    typer.Option(
-        "--header", help="The first line of a CSV file is a header, no record: it may be shown."
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace the files that are there.")]
 
 
 @app.command()
@@ -83,14 +76,12 @@ def _draft(template: dict[str, Any], ascii_only: bool = False) -> str:
 @app.command()
 def train(
     table: Table,
-    schema: Annotated[Path, typer.Option(help="The public facts about the columns (JSON).")],
-    target: Annotated[str, typer.Option(help="The column to predict.")],
+    schema: Schema,
+    target: Target,
     epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
-    delta: Annotated[float, typer.Option(help="Far below one over the number of records.")],
-    out: Annotated[Path, typer.Option(help="A directory for model and certificate.")],
-    relation: Annotated[
-        str, typer.Option(help="replace_one, add_or_remove_one or replace_special.")
-    ] = "replace_one",
+    delta: SmallDelta,
+    out: Out,
+    relation: Relation = "replace_one",
     records: Annotated[
         int | None,
         typer.Option(
@@ -159,9 +150,7 @@ def train(
     ledger: Annotated[
         str | None, typer.Option(help="The ledger that keeps this data set's budget.")
     ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="The data set's name in the ledger; with --ledger.")
-    ] = None,
+    dataset: Dataset = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Keep a private resume file there while training.")
     ] = None,
