@@ -191,12 +191,9 @@ class Account:
 
     # -- the tight sum and the plain one ----------------------------------------------------------
 
-    def losses(self, number: int | None = None, other: Mechanism | None = None) -> PLD:
-        """The composed privacy loss of all live entries, ``other`` in place of entry ``number``."""
-        parts = [self._loss(entry) for entry in self._others(number)]
-        if other is not None:
-            parts.append(other.pld(self.interval))
-        return composed(parts)
+    def losses(self, number: int | None = None) -> PLD:
+        """The composed privacy loss of all live entries but the entry ``number``."""
+        return composed([self._loss(entry) for entry in self._others(number)])
 
     def _loss(self, entry: Entry) -> PLD:
         if entry.mechanism is None and self.plans == FIXED:
