@@ -438,3 +438,64 @@ def test_files_on_workers_are_searched_as_on_one_machine(client, files):
     assert here.certificate.bought.scaling is not None
     assert here.certificate.bought == there.certificate.bought
     assert there.certificate.epsilon <= 3.0
+
+
+def _spoiled(folder, spoil):
+    """Four files of which the last is not like the others."""
+    rng = np.random.default_rng(1)
+    for k in range(4):
+        part = pd.DataFrame({"a": rng.normal(3, 1, 30), "job": rng.choice(["x", "y"], 30)})
+        part["ok"] = np.where(part["a"] > 3, "yes", "no")
+        part = part if k < 3 else spoil(part)
+        part.to_parquet(folder / f"{k}.parquet", row_group_size=20)
+    return folder
+
+
+@pytest.mark.parametrize("scaling", ["standard", "public"])
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda part: part.iloc[:0], r"3\.parquet holds no rows"),
+        (lambda part: part.assign(ok=["no"] * 29 + ["secret"]), r"3\.parquet: the column 'ok'"),
+        (lambda part: part.assign(a="secret"), r"3\.parquet stores the column 'a' as a category"),
+        (lambda part: part.drop(columns="job"), r"3\.parquet has no column 'job'"),
+    ],
+    ids=["empty", "label", "type", "column"],
+)
+def test_a_bad_file_is_named_with_its_column_and_no_cell(client, tmp_path, scaling, spoil, said):
+    label = {"type": "category", "categories": ["no", "yes"]}
+    job = {"type": "category", "categories": ["x", "y"]}
+    columns = {"a": {"type": "number", "bounds": [-50, 50]}, "job": job, "ok": label}
+    facts = {"epsilon": 2.0, "delta": 1e-5, "steps": 2, "scaling": scaling}
+    table = TableElsewhere(_spoiled(tmp_path, spoil), ["a", "job", "ok"])
+    with pytest.raises(DataError, match=rf"{said}.*Nothing is released\.$") as refusal:
+        TableModel.train(table, {"columns": columns}, "ok", **facts)
+    assert "secret" not in str(refusal.value)
+    assert not {"30", "90", "120"} & set(str(refusal.value).split())
+
+
+def test_a_file_that_vanishes_or_breaks_is_named(client, tmp_path, monkeypatch):
+    schema = {"columns": {"a": {"type": "number", "bounds": [-50, 50]}, **SCHEMA["columns"]}}
+    schema["columns"]["ok"] = {"type": "category", "categories": ["no", "yes"]}
+    del schema["columns"]["age"], schema["columns"]["job"]
+    places = TableElsewhere._places
+
+    def attempt(said, act):
+        folder = tmp_path / said
+        folder.mkdir()
+        _spoiled(folder, lambda part: part)
+
+        def struck(table):
+            found = places(table)
+            act(folder / "1.parquet")
+            return found
+
+        monkeypatch.setattr(TableElsewhere, "_places", struck)
+        with pytest.raises(DataError, match=rf"{said}.*Nothing is released\.$") as refusal:
+            TableModel.train(
+                TableElsewhere(folder, ["a", "ok"]), schema, "ok", epsilon=2.0, delta=1e-5
+            )
+        assert "1.parquet" in str(refusal.value)
+
+    attempt("a worker finds no file", lambda path: path.unlink())
+    attempt("not a readable Parquet file", lambda path: path.write_bytes(b"PAR1 cut off"))

@@ -244,6 +244,7 @@ def test_unreadable_tables_are_refused_without_repeating_a_cell(tmp_path):
         read_table(twice, ["c"])
     with pytest.raises(DataError, match="there is no file"):
         read_table(tmp_path / "none.csv")
+    (tmp_path / "t.xlsx").write_text("a sheet")
     with pytest.raises(DataError, match=r"neither \.csv nor \.parquet"):
         read_table(tmp_path / "t.xlsx")
     empty = tmp_path / "empty.csv"

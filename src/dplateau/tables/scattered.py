@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dplateau.errors import DataError, nothing_released
 from dplateau.tables.columns import Column, Number
 from dplateau.tables.encoding import PublicTableEncoder
 from dplateau.tables.people import owners
 from dplateau.tables.reading import checked_files
+from dplateau.tables.streaming import encoded_targets
 from dplateau.tables.table_files import ParquetFile, TableFile
 from dplateau.training.partitions import Part, Partitions
 
@@ -41,22 +43,30 @@ class TableElsewhere:
     header: bool = False
 
     def partitions(
-        self, encoder: PublicTableEncoder, column: Column, person: str | None = None
+        self,
+        encoder: PublicTableEncoder,
+        column: Column,
+        encode: Callable[..., NDArray[Any]],
+        person: str | None = None,
     ) -> Partitions:
-        """Encoded rows and targets, made where they are read."""
+        """Encoded rows, and targets that the loss knows (``encode``), made where they are read."""
         places, columns = self._places(), tuple(self.columns)
         by_content = any("=" in file.path.parent.name for file, _ in places)  # year=2020/1.parquet
         return Partitions(
-            tuple(_Loader(*place, columns, encoder, column, person) for place in places),
+            tuple(_Loader(*place, columns, encoder, column, encode, person) for place in places),
             len(encoder.get_feature_names_out()),
+            called=_called(places),
             by_content=by_content,
             people=person is not None,
         )
 
     def numbers(self, columns: Sequence[Number]) -> Partitions:
         """The values of some columns, NaN where a cell is no number."""
+        places = self._places()
         return Partitions(
-            tuple(_Numbers(*place, tuple(columns)) for place in self._places()), len(columns)
+            tuple(_Numbers(*place, tuple(columns)) for place in places),
+            len(columns),
+            called=_called(places),
         )
 
     def _places(self) -> list[tuple[TableFile, int | None]]:
@@ -78,11 +88,12 @@ class _Loader:
     columns: tuple[str, ...]
     encoder: PublicTableEncoder
     column: Column
+    encode: Callable[..., NDArray[Any]]
     person: str | None = None
 
     def __call__(self) -> Part:
         cells = _cells(self.file, self.group, self.columns)
-        targets = self.column.targets(cells.column(self.column.name))
+        targets, _ = encoded_targets(self.file, self.column, self.encode, cells)
         whose = None
         if self.person is not None:
             whose = np.array([*owners(cells, self.person), None], dtype=object)[:-1]
@@ -109,21 +120,23 @@ def _cells(file: TableFile, group: int | None, columns: tuple[str, ...]) -> Any:
             f"a worker finds no file {str(file.path)!r}: --cluster needs a directory that all "
             "workers share, at the same path."
         )
-    if group is None:
-        return file.read(list(columns))
-    from pyarrow import parquet
-
-    return parquet.ParquetFile(file.path).read_row_group(group, columns=list(columns))
+    if isinstance(file, ParquetFile) and group is not None:
+        return file.read_group(group, list(columns))
+    return file.read(list(columns))
 
 
 def _row_groups(file: TableFile) -> list[int | None]:
     """The row groups of a Parquet file of several; else the file as a whole."""
-    if not isinstance(file, ParquetFile):
-        return [None]
-    from pyarrow import parquet
-
-    count = parquet.ParquetFile(file.path).num_row_groups
+    count = file.groups() if isinstance(file, ParquetFile) else 1
     return [None] if count < 2 else list(range(count))
+
+
+def _called(places: Sequence[tuple[TableFile, int | None]]) -> tuple[str, ...]:
+    """What partitions are called in a refusal."""
+    return tuple(
+        file.path.name if group is None else f"row group {group} of {file.path.name}"
+        for file, group in places
+    )
 
 
 __all__ = ["TableElsewhere"]

@@ -91,7 +91,7 @@ class TableStream:
         with passing(self.progress, f"encoding {gigabytes(rows * stored)}") as report:
             for file, part in self._parts(None, report):
                 matrix.append(encoder.transform(part))
-                found = self._targets(file, column, encode, part)
+                found = encoded_targets(file, column, encode, part)[1]
                 targets = targets or ScratchArray(self.scratch, found.dtype)
                 targets.append(found)
         if targets is None:
@@ -121,17 +121,20 @@ class TableStream:
                 done += len(part)
                 yield file, part
 
-    def _targets(
-        self, file: TableFile, column: Column, encode: Callable[..., NDArray[Any]], part: Any
-    ) -> NDArray[Any]:
-        try:
-            return encode(column.targets(part.column(column.name)))
-        except DataError:
-            raise DataError(
-                f"{file.path.name}: the column {column.name!r} holds values that the schema does "
-                "not declare for the target. Declare every class that may occur, or drop the "
-                "other rows before training. Nothing is released."
-            ) from None
+
+def encoded_targets(
+    file: TableFile, column: Column, encode: Callable[..., NDArray[Any]], cells: Any
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Targets and what the loss takes them for; one that it does not know is said by its file."""
+    targets = column.targets(cells.column(column.name))
+    try:
+        return targets, encode(targets)
+    except DataError:
+        raise DataError(
+            f"{file.path.name}: the column {column.name!r} holds values that the schema does not "
+            "declare for the target. Declare every class that may occur, or drop the other rows "
+            "before training. Nothing is released."
+        ) from None
 
 
 class _Dense:
@@ -195,4 +198,4 @@ def open_table(
     return TableStream(tuple(files), tuple(wanted), place, progress)
 
 
-__all__ = ["TableStream", "open_table"]
+__all__ = ["TableStream", "encoded_targets", "open_table"]

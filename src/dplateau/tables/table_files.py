@@ -101,6 +101,15 @@ class ParquetFile(TableFile):
         self.check(columns)
         return _guarded(self.path, lambda: self._open().read(columns=columns))
 
+    def groups(self) -> int:
+        """How many row groups there are."""
+        return int(self._open().num_row_groups)
+
+    def read_group(self, group: int, columns: list[str]) -> Any:
+        """The named columns of one row group."""
+        self.check(columns)
+        return _guarded(self.path, lambda: self._open().read_row_group(group, columns=columns))
+
     def check(self, columns: list[str]) -> None:
         """Refuse a column that cannot be read, by the types that the file states."""
         import pyarrow as pa
@@ -302,13 +311,13 @@ def files_of(path: str | Path, separator: str | None) -> list[TableFile]:
 
 def _file(path: Path, separator: str | None) -> TableFile:
     suffix = _suffix(path)
+    if not path.is_file():
+        raise DataError(f"there is no file {str(path)!r}. Check the path.")
     if not suffix:
         raise DataError(
             f"{path.name} is neither .csv nor .parquet (nor .tsv, or .csv.gz). Convert it to one "
             "of them."
         )
-    if not path.is_file():
-        raise DataError(f"there is no file {str(path)!r}. Check the path.")
     if suffix == ".parquet":
         if separator is not None:
             raise DataError(f"--separator goes with CSV files; {path.name} is a Parquet file.")

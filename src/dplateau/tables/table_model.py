@@ -133,11 +133,12 @@ class TableModel:
         if axes is not None:
             estimator._mapping = whitened_features(encoder, scaled_columns(facts, target), *axes)  # type: ignore[misc]
         targets: Any
+        encode = estimator._encoded
         if isinstance(table, TableStream):
             refuse_streamed(person, search)
-            features, targets = table.encoded(encoder, column, estimator._encoded)
+            features, targets = table.encoded(encoder, column, encode)
         elif isinstance(table, TableElsewhere):
-            features, targets = table.partitions(encoder, column, person), None
+            features, targets = table.partitions(encoder, column, encode, person), None
         else:
             cells = table.column(target) if hasattr(table, "column") else table[target]
             features, targets = encoder.transform(table), column.targets(cells)

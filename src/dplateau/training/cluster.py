@@ -125,7 +125,7 @@ class ClusterTeam:
         ]
         for k, found in self._answers(self._load, self._all()).items():
             self._held[k].frozen = found
-        check_alike([each for held in self._held for each in held.frozen], partitions.features)
+        check_alike([each for held in self._held for each in held.frozen], partitions)
         self._places: Places
         if partitions.people:
             found = self._answers(lambda k: self._held[k].member.call("people"), self._all())
@@ -219,8 +219,8 @@ class ClusterTeam:
         empty = next((k for k, each in enumerate(facts) if each.rows == 0), None)
         if public and empty is not None:
             raise DataError(
-                f"partition {empty} holds no rows. Leave it out, or repartition the table. "
-                f"{NOTHING}"
+                f"{self.partitions.name(empty)} holds no rows. Leave it out, or repartition the "
+                f"table. {NOTHING}"
             )
         if plan.hits.period not in (None, 1):
             self._refuse_by_content(

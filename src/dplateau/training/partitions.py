@@ -48,6 +48,8 @@ class Partitions:
         Whether loaders tell whose each row is, and people are the unit.
     weighed : bool
         Whether they tell how much each row weighs.
+    called : tuple of str
+        What every partition is called in a refusal; left out, by its number.
     """
 
     loaders: tuple[Loader, ...]
@@ -56,11 +58,16 @@ class Partitions:
     by_content: bool = False
     people: bool = False
     weighed: bool = False
+    called: tuple[str, ...] = ()
+
+    def name(self, number: int) -> str:
+        """What to call a partition."""
+        return self.called[number] if self.called else f"partition {number}"
 
     def by_person(self, count: int, secret: bytes) -> Partitions:
         """The same rows, cut so that each of so many partitions holds all rows of its people."""
         buckets = [Bucket(self.loaders, k, count, secret) for k in range(count)]
-        return dataclasses.replace(self, loaders=tuple(buckets))
+        return dataclasses.replace(self, loaders=tuple(buckets), called=())
 
 
 def lies_elsewhere(X: Any) -> bool:

@@ -20,7 +20,7 @@ from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training import data, engine
 from dplateau.training.asking import Question
-from dplateau.training.partitions import Loader, Part
+from dplateau.training.partitions import Loader, Part, Partitions
 from dplateau.training.sources import dense_from_table
 from dplateau.training.sums import compensated
 from dplateau.training.team import Rows, Team
@@ -211,20 +211,20 @@ def facts(part: Any, secret: bytes) -> Facts:
     return Facts(X.shape[0], digest.hexdigest(), X.shape[1], names, kind, sparse)
 
 
-def check_alike(partitions: Sequence[Facts], features: int) -> None:
+def check_alike(facts: Sequence[Facts], partitions: Partitions) -> None:
     """Refuse partitions whose columns or types differ."""
-    first = partitions[0]
-    for k, each in enumerate(partitions):
+    first, features = facts[0], partitions.features
+    for k, each in enumerate(facts):
         if each.columns != features or each.names != first.names:
             raise DataError(
-                f"partitions differ in their columns: partition {k} has {each.columns} of them "
-                f"{list(each.names) or ''}, expected {features} {list(first.names) or ''}. Write "
-                f"them alike. {NOTHING}"
+                f"partitions differ in their columns: {partitions.name(k)} has {each.columns} of "
+                f"them {list(each.names) or ''}, expected {features} {list(first.names) or ''}. "
+                f"Write them alike. {NOTHING}"
             )
         if each.kind != first.kind:
             raise DataError(
-                f"partitions differ in their types: partition {k} holds {each.kind}, the first "
-                f"one {first.kind}. Convert them to one type, such as float32. {NOTHING}"
+                f"partitions differ in their types: {partitions.name(k)} holds {each.kind}, the "
+                f"first one {first.kind}. Convert them to one type, such as float32. {NOTHING}"
             )
 
 
