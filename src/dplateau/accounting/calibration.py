@@ -1,4 +1,4 @@
-"""The least noise, the most steps, or the largest domain for a target (theory, section 7).
+"""The least noise, the most steps, or the largest domain for a target (docs/theory.md#section-7).
 
 Every search ends on the private side: what is returned satisfies the target.
 """
@@ -71,10 +71,7 @@ def calibrate(
 def least_noise(
     plan: Plan, epsilon: float, delta: float, *, progress: Progress | None = None
 ) -> Plan:
-    """`calibrate` for the noise multiplier.
-
-    See docs/theory.md#section-7.
-    """
+    """`calibrate` for the noise multiplier."""
     epsilon, delta = positive("epsilon", epsilon), check_delta(delta)
     shape = plan.noise_multiplier
     if shape.largest(plan.iterations) == 0:

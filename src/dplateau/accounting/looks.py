@@ -1,4 +1,4 @@
-"""What may be looked at before a training, and the noise that it takes (theory, section 17).
+"""What may be looked at before a training, and the noise that it takes (docs/theory.md#section-17).
 
 A look is one or more Gaussian releases from the records, together of a stated Gaussian privacy. It
 knows its sensitivities; `training.scaling` computes what is released.
@@ -29,8 +29,6 @@ _CENTRE = "noisy counts of row lengths, mean row and mean squared length"
 @dataclass(frozen=True)
 class Look(ABC):
     """How much privacy a look at the features may cost, and under which relation.
-
-    See docs/theory.md#section-17.
 
     Parameters
     ----------
@@ -64,8 +62,6 @@ class Look(ABC):
 @dataclass(frozen=True)
 class Spread(Look):
     """A look at where the values of columns lie between their bounds.
-
-    See docs/theory.md#section-17.
 
     Parameters
     ----------
@@ -125,10 +121,7 @@ class Spread(Look):
 
 @dataclass(frozen=True)
 class Centre(Look):
-    """A look at rows of which only a bound on their length is known: their mean and usual length.
-
-    See docs/theory.md#section-17.
-    """
+    """A look at rows of bounded length, of which nothing else is known: mean and usual length."""
 
     def noise(self) -> tuple[float, float]:
         """Standard deviations on counts of lengths, and on the sum of ``(v, |v|**2 - 1/2)``.
@@ -159,10 +152,7 @@ class Centre(Look):
 
 
 def look_from(stored: Mapping[str, Any], relation: str) -> Look:
-    """The look that a record states; refused where it is none of these.
-
-    See docs/theory.md#section-17.
-    """
+    """The look that a record states; refused where it is none of these."""
     mu = positive("mu", stored["mu"])
     for look in (Spread(mu, relation), Spread(mu, relation, whiten=True), Centre(mu, relation)):
         if look.mechanism == stored["mechanism"]:

@@ -3,6 +3,8 @@
 At the released weights three sums over the records are released with Gaussian noise: the gradient,
 the curvature and the gradients' outer products. The cost is that of one more Gaussian release
 beside the training (section 17).
+
+See docs/theory.md#section-23.
 """
 
 from __future__ import annotations
@@ -22,8 +24,6 @@ SHARES = (0.6, 0.3, 0.1)  # of mu**2: gradient, curvature, outer products
 @dataclass(frozen=True)
 class Moments:
     """How much privacy the three sums may cost, and under which relation.
-
-    See docs/theory.md#section-23.
 
     Parameters
     ----------

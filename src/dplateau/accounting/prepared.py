@@ -1,4 +1,4 @@
-"""A training that follows a Gaussian release from the same records (theory, section 17).
+"""A training that follows a Gaussian release from the same records (docs/theory.md#section-17).
 
 Means, second moments or lengths of the features are released once, with noise; the training then
 uses them as if they were public. Both are shown, so their privacy losses add up: they are composed
@@ -47,8 +47,6 @@ _POINTS = 20_000  # of a privacy loss distribution, over the losses that matter
 def account_prepared(plan: Plan, mu: float, delta: float = 1e-6) -> Guarantee:
     """What a plan costs after a release of Gaussian privacy ``mu`` from the same records.
 
-    See docs/theory.md#section-17.
-
     Examples
     --------
     >>> import dplateau as dp
@@ -64,8 +62,6 @@ def account_prepared(plan: Plan, mu: float, delta: float = 1e-6) -> Guarantee:
 
 def plan_beside(planned: Callable[[float], Plan], mu: float, epsilon: float, delta: float) -> Plan:
     """The plan for what a release of Gaussian privacy ``mu`` leaves of a budget.
-
-    See docs/theory.md#section-17.
 
     ``planned`` makes a plan for an epsilon at ``delta``.
     """
@@ -90,8 +86,6 @@ def plan_beside(planned: Callable[[float], Plan], mu: float, epsilon: float, del
 @dataclass(frozen=True)
 class PreparedGuarantee(Guarantee):
     """The privacy of a plan's last iterate together with a Gaussian release made before it.
-
-    See docs/theory.md#section-17.
 
     Guarantee
     ---------
@@ -134,10 +128,7 @@ class PreparedGuarantee(Guarantee):
 
 
 def beside(profile: PrivacyProfile, mu: float) -> PrivacyProfile:
-    """The privacy profile of some steps and a release of Gaussian privacy ``mu``, both shown.
-
-    See docs/theory.md#section-17.
-    """
+    """The privacy profile of some steps and a release of Gaussian privacy ``mu``, both shown."""
     if isinstance(profile, Gaussian):
         return Gaussian(math.hypot(profile.mu, mu))
     if isinstance(profile, WithFailure):

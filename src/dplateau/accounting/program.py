@@ -2,6 +2,8 @@
 
 The theorems speak of real numbers. A certificate speaks of a run that was made, so its figures are
 these: theory, section 20.
+
+See docs/theory.md#section-20.
 """
 
 from __future__ import annotations
@@ -30,8 +32,6 @@ _LONG = 100_000_000  # steps
 @dataclass(frozen=True)
 class ProgramGuarantee(Guarantee):
     """The privacy of what a run releases, every rounding counted.
-
-    See docs/theory.md#section-20.
 
     Guarantee
     ---------
@@ -83,10 +83,7 @@ class ProgramGuarantee(Guarantee):
 
 
 def as_run(ideal: Guarantee, charge: Charge, delta: float) -> ProgramGuarantee:
-    """The guarantee of a run at ``delta``, from its plan's at ``charge.ideal_delta(delta)``.
-
-    See docs/theory.md#section-20.
-    """
+    """The guarantee of a run at ``delta``, from its plan's at ``charge.ideal_delta(delta)``."""
     return ProgramGuarantee(ideal.plan, check_delta(delta), ideal=ideal, charge=charge)
 
 

@@ -1,4 +1,4 @@
-"""What floating point adds to a guarantee (theory, section 20).
+"""What floating point adds to a guarantee (docs/theory.md#section-20).
 
 The theorems speak of real numbers. The program that runs a plan rounds sums, steps and noise; here
 is how much more than the ideal process it can reveal, as a bound that follows from the plan and
@@ -74,7 +74,7 @@ def rounding_share(count: int) -> float:
 
 
 def likely_in_batch(plan: Plan) -> int:
-    """The most records that any step sums, but for a chance of `RARE` (docs/theory.md#section-20).
+    """The most records that any step sums, but for a chance of `RARE`.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def likely_in_batch(plan: Plan) -> int:
 
 
 def most_in_batch(plan: Plan) -> int:
-    """The most records that one step of the plan sums (docs/theory.md#section-20)."""
+    """The most records that one step of the plan sums."""
     return int(min(plan.batches.sizes(plan.records)[1], plan.batch_cap))
 
 
@@ -236,8 +236,6 @@ class Charge:
 
     def repeated(self, times: int, rare: float) -> Charge:
         """The charge of so many runs in a row; ``rare`` is how likely there are more of them.
-
-        See docs/theory.md#section-20.
 
         Examples
         --------
@@ -400,8 +398,6 @@ def _descent(plan: Plan, dimension: int, eta: float) -> float:
 
 def provable(epsilon: float) -> float:
     """As much of a budget as is spent: no more than a program in floating point can prove.
-
-    See docs/theory.md#section-20.
 
     Examples
     --------

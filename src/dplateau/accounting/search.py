@@ -1,4 +1,4 @@
-"""What a private search costs, from its public facts alone (theory, section 16).
+"""What a private search costs, from its public facts alone (docs/theory.md#section-16).
 
 A search is known by the distribution of its number of trials, the plans of its candidates and the
 noise on its scores. `Search.guarantee` accounts for it; a certificate holds these facts, and
@@ -37,10 +37,7 @@ MOST_CANDIDATES = 256
 
 
 def plan_profile(plan: Plan, delta: float, mean: float) -> Profile:
-    """The privacy profile of a plan, down to ``delta``, for a search of ``mean`` trials.
-
-    See docs/theory.md#section-16.
-    """
+    """The privacy profile of a plan, down to ``delta``, for a search of ``mean`` trials."""
     guarantee = account(plan, delta)
     profiles = [guarantee.winner(d)[0].profile for d in {delta, min(delta * 1e3, 0.1), 1e-2 / mean}]
     return Profile.tabulated(
@@ -51,10 +48,7 @@ def plan_profile(plan: Plan, delta: float, mean: float) -> Profile:
 
 
 def check_candidates(number: int) -> None:
-    """Refuse a search over none, or over more than can be priced.
-
-    See docs/theory.md#section-16.
-    """
+    """Refuse a search over none, or over more than can be priced."""
     if not 1 <= number <= MOST_CANDIDATES:
         raise PlanError(
             f"a search has 1 to {MOST_CANDIDATES} candidates; found {number}. Leave out those "
@@ -65,8 +59,6 @@ def check_candidates(number: int) -> None:
 @dataclass(frozen=True)
 class Search:
     """The public facts of a private search.
-
-    See docs/theory.md#section-16.
 
     Parameters
     ----------
@@ -192,10 +184,7 @@ class _Price(PrivacyProfile):
 
 
 class SelectionBound(Bound, register=False):
-    """Section 16: the best of a random number of trials.
-
-    See docs/theory.md#section-16.
-    """
+    """Section 16: the best of a random number of trials."""
 
     name = SELECTION
     sentence = "The best of a random number of trials costs little more than one of them."
@@ -217,8 +206,6 @@ class SelectionBound(Bound, register=False):
 @dataclass(frozen=True)
 class SearchGuarantee(Guarantee):
     """The privacy of the best trial of a search, whose plan was ``plan``.
-
-    See docs/theory.md#section-16.
 
     Guarantee
     ---------

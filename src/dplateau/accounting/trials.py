@@ -1,4 +1,4 @@
-"""How many times a search tries: distributions of the number of trials (theory, section 16).
+"""How many times a search tries: distributions of the number of trials (docs/theory.md#section-16).
 
 Repeating a private run a *fixed* number of times and keeping the best costs as much as showing all
 of them. A random number hides which trial won. All that the theorems need of its distribution, with
@@ -32,10 +32,7 @@ RARE = (
 
 
 class Trials(ABC):
-    """The distribution of the number ``K >= 1`` of independent trials of a search.
-
-    See docs/theory.md#section-16.
-    """
+    """The distribution of the number ``K >= 1`` of independent trials of a search."""
 
     kind: ClassVar[str]
 
@@ -105,8 +102,6 @@ class Trials(ABC):
 @dataclass(frozen=True)
 class NegativeBinomial(Trials):
     """``P[K = k]`` proportional to ``C(k + eta - 1, k) (1 - gamma)^k``, ``k >= 1``.
-
-    See docs/theory.md#section-16.
 
     ``eta = 1`` is the geometric distribution, ``eta = 0`` the logarithmic one (the limit).
 
@@ -202,8 +197,6 @@ def _log_mean(eta: float, gamma: float) -> float:
 class PoissonTrials(Trials):
     """A Poisson number of trials, given that there is one.
 
-    See docs/theory.md#section-16.
-
     Examples
     --------
     >>> round(PoissonTrials(5.0).mean, 3)
@@ -258,10 +251,7 @@ KINDS: dict[str, type[Trials]] = {each.kind: each for each in (NegativeBinomial,
 
 
 def trials_from_dict(stored: Mapping[str, Any]) -> Trials:
-    """The distribution that `Trials.to_dict` wrote.
-
-    See docs/theory.md#section-16.
-    """
+    """The distribution that `Trials.to_dict` wrote."""
     facts = dict(stored)
     kind = facts.pop("law", None)
     if kind not in KINDS:
@@ -274,8 +264,6 @@ def trials_from_dict(stored: Mapping[str, Any]) -> Trials:
 
 def trials_with_chance(candidates: int, chance: float) -> list[Trials]:
     """Laws under which any one of so many equally likely candidates is tried with ``chance``.
-
-    See docs/theory.md#section-16.
 
     Those that would try more than fifty times for each candidate are left out.
 

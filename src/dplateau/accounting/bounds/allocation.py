@@ -1,4 +1,4 @@
-"""Random allocation: one hit an epoch, hidden by the noise after it (theory, section 15)."""
+"""Random allocation: one hit an epoch, hidden by the noise after it (docs/theory.md#section-15)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ _FINE = 4096  # ages that are told apart one by one
 
 def allocation_profile(hit: float, epoch: int, steps: int, mirrored: bool) -> PrivacyProfile:
     """The privacy profile of ``steps`` steps in epochs of ``epoch``, each hit once, anywhere.
-
-    See docs/theory.md#section-15.
 
     ``hit`` is ``s/varsigma``. Whole epochs: ``E <= hit^2 ((e+1)/l + 1/u)``, ``u`` the age of the
     last hit (``1/u`` alone for a single epoch). A run that ends ``r`` steps into an epoch:

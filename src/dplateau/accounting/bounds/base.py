@@ -4,6 +4,8 @@ A theorem family is one class in a file of this folder. Defining the class regis
 asks every registered bound that applies. A bound chooses its free parameters (window, split,
 horizon, blocks) for the delta asked for; the choice looks at the plan and the delta only, so what
 is valid for every choice is valid for the best one.
+
+See docs/theory.md#section-7.
 """
 
 from __future__ import annotations
@@ -20,10 +22,7 @@ from dplateau.plan.plan import Plan
 
 
 class Chosen(NamedTuple):
-    """A bound with its parameters fixed: valid for every delta, best near one of them.
-
-    See docs/theory.md#section-7.
-    """
+    """A bound with its parameters fixed: valid for every delta, best near one of them."""
 
     name: str
     profile: PrivacyProfile
@@ -38,8 +37,6 @@ class Chosen(NamedTuple):
 
 class Bound(abc.ABC):
     """One family of theorems.
-
-    See docs/theory.md#section-7.
 
     Attributes
     ----------
@@ -102,10 +99,7 @@ _REGISTERED: dict[str, Bound] = {}
 
 
 def registered() -> list[Bound]:
-    """Every bound there is, in the order in which they are asked.
-
-    See docs/theory.md#section-7.
-    """
+    """Every bound there is, in the order in which they are asked."""
     package = importlib.import_module(__package__)
     for module in pkgutil.iter_modules(package.__path__, f"{__package__}."):
         importlib.import_module(module.name)
@@ -124,10 +118,7 @@ def withdraw(name: str) -> None:
 
 
 def applicable(plan: Plan) -> list[Bound]:
-    """The bounds that apply to a plan, in the order in which they are asked.
-
-    See docs/theory.md#section-7.
-    """
+    """The bounds that apply to a plan, in the order in which they are asked."""
     return [
         bound
         for bound in registered()

@@ -1,4 +1,4 @@
-"""Forgetting: how fast a chain loses the memory of where it stood (theory, section 6).
+"""Forgetting: how fast a chain loses the memory of where it stood (docs/theory.md#section-6).
 
 Two copies of the *same* chain, started anywhere in the domain and driven by reflected noise, meet
 fast. Whatever the differing record did earlier than ``R`` steps before the end survives with
@@ -35,10 +35,7 @@ _SHARES = (1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.04, 0.08, 0.15, 0.25, 0.4, 0.6)
 
 
 class ForgettingBound(Bound):
-    """Section 6: the last ``R`` steps, and a share of delta for the past that survives them.
-
-    See docs/theory.md#section-6.
-    """
+    """Section 6: the last ``R`` steps, and a share of delta for the past that survives them."""
 
     name = "forgetting"
     sentence = "Two copies of one chain meet, so that the past is forgotten but for a small chance."
@@ -139,10 +136,7 @@ def _horizons(chance: Survival | VaryingSurvival, delta: float, iterations: floa
 
 
 def from_same_point(plan: Plan, steps: float) -> PrivacyProfile:
-    """What the last steps cost from a common start: section 4, or section 3 for random batches.
-
-    See docs/theory.md#section-6.
-    """
+    """What the last steps cost from a common start: section 4, or section 3 for random batches."""
     if plan.hits.deterministic:
         return Gaussian(from_common_start(plan, steps))
     return composition(plan, steps)
@@ -151,8 +145,6 @@ def from_same_point(plan: Plan, steps: float) -> PrivacyProfile:
 @dataclass(frozen=True)
 class Survival:
     """``S(R)``: the chance that two copies of the chain have not met in the last ``R`` steps.
-
-    See docs/theory.md#section-6.
 
     For a constant schedule, in units of the noise deviation.
 
@@ -237,10 +229,7 @@ class Survival:
 
 @dataclass(frozen=True)
 class VaryingSurvival:
-    """``S(R)`` of a varying schedule; ``energy[k]`` sums ``varsigma^2`` over the last ``k``.
-
-    See docs/theory.md#section-6.
-    """
+    """``S(R)`` of a varying schedule; ``energy[k]`` sums ``varsigma^2`` over the last ``k``."""
 
     diameter: float
     largest: float  # the largest varsigma
@@ -276,10 +265,7 @@ def _least(chance: Callable[[float], float], failure: float, low: int, high: int
 
 
 def survival(plan: Plan) -> Survival | VaryingSurvival | None:
-    """``S`` of a plan's chain; None where nothing is forgotten (no domain, no contraction).
-
-    See docs/theory.md#section-6.
-    """
+    """``S`` of a plan's chain; None where nothing is forgotten (no domain, no contraction)."""
     if not (plan.hits.deterministic or plan.hits.independent):
         return None  # hits that depend on earlier ones: no theorem
     diameter = plan.diameter

@@ -3,6 +3,8 @@
 Ages are counted from the end: the last step has age 1. Block ``i`` holds the ages
 ``v_i .. v_i + h_i - 1``; what its hits moved is removed in the noise of the ages
 ``v_{i-1} + 1 .. v_i``, which no other block uses.
+
+See docs/theory.md#section-14.
 """
 
 from __future__ import annotations
@@ -29,8 +31,6 @@ _EXACT, _LEVEL = 8.0, 1.12  # sizes above the first are powers of the second apa
 
 class Growth(NamedTuple):
     """Sizes of blocks: about ``(1 + i/scale)**power``, or ``ratio**i``.
-
-    See docs/theory.md#section-14.
 
     Large sizes are rounded to a few levels. Any sizes are sound and the bound is flat around the
     best ones, while blocks that are equal have to be worked out only once.
@@ -63,10 +63,7 @@ def _rounded(size: float) -> float:
 
 
 class Layout(NamedTuple):
-    """Blocks, youngest first; ``failure`` bounds what the last one leaves out.
-
-    See docs/theory.md#section-14.
-    """
+    """Blocks, youngest first; ``failure`` bounds what the last one leaves out."""
 
     blocks: tuple[Block, ...]
     ends: tuple[float, ...]  # the oldest age of each block
@@ -94,8 +91,6 @@ def constant_layout(
     rest: float,
 ) -> Layout | None:
     """Blocks of a constant schedule: ``hit`` is ``s/varsigma``; None where there are too many.
-
-    See docs/theory.md#section-14.
 
     ``mu_i = (s/varsigma) / sqrt(sum_{j < h_{i-1}} c^{-2j})``. With ``c < 1`` all that is older than
     some memories is one block, whose hits weigh ``sum_j c^j I_j``: at most the value that this
@@ -133,8 +128,6 @@ def _noise_behind(c: float, steps: int) -> float:
 def most_weight(q: float, c: float, chance: float) -> float:
     """A value that ``sum_{j >= 0} c^j I_j``, independent coins of bias ``q``, rarely exceeds.
 
-    See docs/theory.md#section-14.
-
     The least ``(f(t)/(1-c) + log(1/chance))/t`` over ``t``, ``f(t) = log(1 + q(e^t - 1))``.
     """
     whole = 1 / (1 - c)
@@ -147,8 +140,6 @@ def varying_layout(
     shift: Vector, spread: Vector, contraction: Vector, q: float, growth: Growth, mirrored: bool
 ) -> Layout | None:
     """Blocks of steps that differ, given youngest first; all three one entry per step.
-
-    See docs/theory.md#section-14.
 
     ``mu_i = max W_k s_k / sqrt(sum W_k^2 varsigma_k^2)``: the largest over the block's ages, the
     sum over the ages that its hits are removed in.

@@ -1,4 +1,4 @@
-"""Hits hidden by later noise: sampled batches without adding up (theory, section 14).
+"""Hits hidden by later noise: sampled batches without adding up (docs/theory.md#section-14).
 
 Composition charges a sampled step as if it were shown. Only the last iterate is; what a hit moved
 is removed in the noise of later steps, in growing blocks, and each block costs one Gaussian against
@@ -38,10 +38,7 @@ _WIDEST = 250.0  # noise deviations that the hits of a block may span
 
 
 class PatternBound(Bound):
-    """Section 14: every pattern of hits has shifts of its own, in noise that comes after them.
-
-    See docs/theory.md#section-14.
-    """
+    """Section 14: every pattern of hits has shifts of its own, in noise that comes after them."""
 
     name = "patterns"
     sentence = "The noise of later steps hides in which steps the record took part, and how often."
@@ -103,10 +100,7 @@ def _facts(plan: Plan) -> _Facts | None:
 
 
 def covers_endless_runs(plan: Plan) -> bool:
-    """Whether blocks alone bound a constant run of any length: contraction, and no domain.
-
-    See docs/theory.md#section-14.
-    """
+    """Whether blocks alone bound a constant run of any length: contraction, and no domain."""
     facts = _facts(plan)
     if facts is None or facts.epoch is not None or math.isfinite(plan.diameter):
         return False
@@ -115,8 +109,6 @@ def covers_endless_runs(plan: Plan) -> bool:
 
 def from_common_start(plan: Plan, last: float, delta: float) -> PrivacyProfile | None:
     """What the last steps cost from a common start; None where the theorem has nothing to offer.
-
-    See docs/theory.md#section-14.
 
     Guarantee
     ---------
@@ -163,10 +155,7 @@ def _whole(plan: Plan, facts: _Facts, steps: float, delta: float) -> PrivacyProf
 
 
 def roughly(plan: Plan, last: float, delta: float) -> float:
-    """About the epsilon of `from_common_start`, at a fraction of its cost; no bound.
-
-    See docs/theory.md#section-14.
-    """
+    """About the epsilon of `from_common_start`, at a fraction of its cost; no bound."""
     return _sketch(plan, min(last, plan.iterations), delta)[0]
 
 
@@ -199,10 +188,7 @@ def _spacing(layout_of: Callable[[Growth], Layout | None], delta: float) -> floa
 
 
 def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> dict[float, float]:
-    """Roughly the epsilon of each number of last steps (ascending), to choose between them.
-
-    See docs/theory.md#section-14.
-    """
+    """Roughly the epsilon of each number of last steps (ascending), to choose between them."""
     facts = _facts(plan)
     if facts is None or facts.epoch is not None or not horizons:
         return {}

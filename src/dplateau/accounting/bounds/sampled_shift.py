@@ -1,4 +1,4 @@
-"""Amplification by iteration for random batches (theory, section 5).
+"""Amplification by iteration for random batches (docs/theory.md#section-5).
 
 Poisson batches need no splitting of the noise: a step that pays off ``a_k`` of the distance between
 the neighbours is the pair ``N(0, 1)`` against ``(1-q) N(a_k, 1) + q N(a_k + s_k, 1)`` in units of
@@ -37,10 +37,7 @@ _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 class Window(NamedTuple):
-    """The last steps of a plan in units of their noise.
-
-    See docs/theory.md#section-5.
-    """
+    """The last steps of a plan in units of their noise."""
 
     hit: Vector  # s_k / varsigma_k
     weight: Vector  # W_k varsigma_k: what a payment of one noise deviation takes off at the end
@@ -48,10 +45,7 @@ class Window(NamedTuple):
 
 
 def window(plan: Plan, last: int) -> Window:
-    """The last ``last`` steps of any schedule, the neighbours a diameter apart before them.
-
-    See docs/theory.md#section-5.
-    """
+    """The last ``last`` steps of any schedule, the neighbours a diameter apart before them."""
     if plan.is_constant:
         steps = plan.steps(0, 1)
         c, spread = float(steps.contraction[0]), float(steps.spread[0])
@@ -68,8 +62,6 @@ def window(plan: Plan, last: int) -> Window:
 
 def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
     """Payments ``a >= 0`` that minimise ``sum (a + owed)^2`` subject to ``sum weight a = debt``.
-
-    See docs/theory.md#section-5.
 
     ``a_k = (level * weight_k - owed_k)^+`` with the one level that pays the debt exactly.
 
@@ -96,10 +88,7 @@ def water_filling(owed: Vector, weight: Vector, debt: float) -> Vector:
 
 
 def poisson_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
-    """The best window for Poisson batches at this ``delta``: its cost and its length.
-
-    See docs/theory.md#section-5.
-    """
+    """The best window for Poisson batches at this ``delta``: its cost and its length."""
     last, _ = poisson_window(plan, delta)
     if math.isinf(last):
         return Gaussian(math.inf), math.inf
@@ -108,10 +97,7 @@ def poisson_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
 
 @lru_cache(maxsize=8)
 def poisson_window(plan: Plan, delta: float) -> tuple[float, float]:
-    """The best length of a window for Poisson batches, and what moments say that it costs.
-
-    See docs/theory.md#section-5.
-    """
+    """The best length of a window for Poisson batches, and what moments say that it costs."""
     most = int(min(plan.iterations, _longest_window(plan)))
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
         return math.inf, math.inf
@@ -215,8 +201,6 @@ def _average(paid: Vector, weight: Vector) -> float:
 
 def fixed_size_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
     """The best window and noise split for batches of fixed size: its cost and its length.
-
-    See docs/theory.md#section-5.
 
     ``min sum (a_k/varsigma_k)^2`` subject to ``sum W_k a_k = W_tau D`` is
     ``(W_tau D)^2 / sum (W_k varsigma_k)^2``.

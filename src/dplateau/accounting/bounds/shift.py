@@ -1,4 +1,4 @@
-"""Amplification by iteration for deterministic batches (theory, section 4).
+"""Amplification by iteration for deterministic batches (docs/theory.md#section-4).
 
 Shifted interpolation (Bok, Su and Altschuler 2024) turns a debt of distance between the two
 neighbours into Gaussian privacy: each step may pay off a part ``a_k`` of it for
@@ -33,10 +33,7 @@ _FOREVER = 10**18
 
 
 class ShiftBound(Bound):
-    """Sections 4 and 5: what is left of the past at some point is paid off by the noise after it.
-
-    See docs/theory.md#section-4.
-    """
+    """Sections 4 and 5: what is left of the past at some point is paid off by later noise."""
 
     name = "shift"
     sentence = (
@@ -89,20 +86,14 @@ class ShiftBound(Bound):
 
 
 class Shift(NamedTuple):
-    """``mu`` of the shift bound, and the last steps it looks at.
-
-    See docs/theory.md#section-4.
-    """
+    """``mu`` of the shift bound, and the last steps it looks at."""
 
     mu: float
     last_steps: float
 
 
 class Cycle(NamedTuple):
-    """A constant schedule in units of the noise: a hit of ``hit`` every ``period`` steps.
-
-    See docs/theory.md#section-4.
-    """
+    """A constant schedule in units of the noise: a hit of ``hit`` every ``period`` steps."""
 
     hit: float  # s / varsigma
     shrinkage: float  # 1 - c
@@ -150,10 +141,7 @@ def period_of(plan: Plan) -> int:
 
 
 def cycle_of(plan: Plan) -> Cycle:
-    """The constant schedule of a plan, in units of its noise.
-
-    See docs/theory.md#section-4.
-    """
+    """The constant schedule of a plan, in units of its noise."""
     steps = plan.steps(0, 1)
     spread = float(steps.spread[0])
     hit = float(steps.shift[0]) / spread if spread > 0 else math.inf
@@ -161,10 +149,7 @@ def cycle_of(plan: Plan) -> Cycle:
 
 
 def from_common_start(plan: Plan, last: float) -> float:
-    """``mu`` of the last steps when both neighbours stand at the same point before them.
-
-    See docs/theory.md#section-4.
-    """
+    """``mu`` of the last steps when both neighbours stand at the same point before them."""
     last = min(last, plan.iterations)
     if plan.is_constant:
         cycle = cycle_of(plan)
@@ -179,8 +164,6 @@ def from_common_start(plan: Plan, last: float) -> float:
 
 def shift(plan: Plan) -> Shift:
     """The best shift bound over all windows: a common start, or a start anywhere in the domain.
-
-    See docs/theory.md#section-4.
 
     Guarantee
     ---------

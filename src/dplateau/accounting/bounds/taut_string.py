@@ -1,4 +1,4 @@
-"""The cheapest way to pay shifts off with noise (theory, section 4).
+"""The cheapest way to pay shifts off with noise (docs/theory.md#section-4).
 
 Points ``x_k`` (noise available so far) and ``y_k`` (shift owed so far); the best cumulative payment
 is their greatest convex minorant from the origin, and costs ``sum rise^2/run`` over its edges.
@@ -102,8 +102,6 @@ def worst_mu(
     shift: Vector, spread: Vector, contraction: Vector, *, start: float, period: int
 ) -> float:
     """``mu`` of a window of steps with any schedule, the record in its worst position.
-
-    See docs/theory.md#section-4.
 
     Parameters
     ----------

@@ -2,6 +2,8 @@
 
 Where a record is hit rarely and hard, the best shift for each pattern beats blocks that do not look
 at it (theory, section 14). The distribution of the energy comes from its generating function.
+
+See docs/theory.md#section-14.
 """
 
 from __future__ import annotations
@@ -35,10 +37,7 @@ _NEVER = 1e-18  # chances of a face that are left out
 
 
 class EnergyDistribution(NamedTuple):
-    """The distribution of ``sum_j S_j^2/l_j``, rounded up; ``failure`` of it is left out.
-
-    See docs/theory.md#section-14.
-    """
+    """The distribution of ``sum_j S_j^2/l_j``, rounded up; ``failure`` of it is left out."""
 
     energies: NDArray[Any]
     weights: Vector
@@ -48,8 +47,6 @@ class EnergyDistribution(NamedTuple):
 @lru_cache(maxsize=16)
 def energy_distribution(q: float, steps: int) -> EnergyDistribution:
     """The energy of the taut string over ``steps`` equal steps, in units of one hit's.
-
-    See docs/theory.md#section-14.
 
     ``l_j`` are the cycles of a uniform permutation, ``S_j ~ Bin(l_j, q)``: the coefficient of
     ``x^steps`` in ``exp(sum_l phi_l(omega) x^l/l)``, taken on a circle of radius ``r < 1``.
@@ -128,8 +125,6 @@ def profile(
     hit: float, q: float, steps: int, mirrored: bool, exchanged: bool = False
 ) -> PrivacyProfile:
     """The privacy profile of a run whose hits are hidden pattern by pattern.
-
-    See docs/theory.md#section-14.
 
     ``hit`` is ``s/varsigma``. Valid for every ``c <= 1``; ``mirrored`` where either neighbour has a
     record of its own, ``exchanged`` where these take part in the same steps.

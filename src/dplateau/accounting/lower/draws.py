@@ -23,10 +23,7 @@ SMALL_JITTER = 0.02  # two numbers will do: exact to third order
 
 @dataclass(frozen=True)
 class Count:
-    """The number of *other* records in a batch, which may be random.
-
-    See docs/theory.md#section-9.
-    """
+    """The number of *other* records in a batch, which may be random."""
 
     mean: float
     deviation: float = 0.0
@@ -43,7 +40,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Draw:
-    """What a batch can look like, seen from the differing record (docs/theory.md#section-9)."""
+    """What a batch can look like, seen from the differing record."""
 
     chance: float  # that the record takes part
     with_it: Count  # the others, given that it does
@@ -52,7 +49,7 @@ class Draw:
 
 
 def draw(plan: Plan) -> Draw:
-    """The draw of one step in which the record may take part (docs/theory.md#section-9).
+    """The draw of one step in which the record may take part.
 
     Examples
     --------

@@ -2,6 +2,8 @@
 
 If ``P[E] > exp(eps) Q[E] + delta`` for one event, then ``(eps, delta)`` does not hold. Errors of
 the two probabilities are always taken against the claim.
+
+See docs/theory.md#section-9.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def best_threshold(left: Distribution, right: Distribution, delta: float) -> flo
     """The largest epsilon that a threshold event proves, in either order.
 
     Any event ``E`` with ``P[E] > e**eps Q[E] + delta`` refutes ``(eps, delta)``; the walks have a
-    monotone likelihood ratio, so none beats the best threshold (docs/theory.md#section-9).
+    monotone likelihood ratio, so none beats the best threshold.
     """
     # Rounding in steps that hardly change anything adds up over (length/spread)**2 of them.
     spreads = (right.upper - right.lower) / min(left.last.spread, right.last.spread)

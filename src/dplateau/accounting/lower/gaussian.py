@@ -1,4 +1,7 @@
-"""Linear losses without a domain: the last iterate is a Gaussian, or a mixture of a few of them."""
+"""Linear losses without a domain: the last iterate is a Gaussian, or a mixture of a few of them.
+
+See docs/theory.md#section-9.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _THRESHOLDS = 2001
 def gaussian_bound(mu: float, delta: float, *, error: float = 0.0) -> float:
     """Epsilon of ``N(0, 1)`` against ``N(mu, 1)`` at ``delta``, from below.
 
-    ``error`` is a total variation distance by which either may be off (docs/theory.md#section-9).
+    ``error`` is a total variation distance by which either may be off.
 
     Examples
     --------
@@ -50,8 +53,7 @@ def line_bound(plan: Plan, delta: float) -> float:
 
     The last iterate is ``N(0, V)`` for one neighbour and ``N(x, V)`` for the other, with
     ``V = sum_t (W_t varsigma_t)**2`` and ``x = sum_t W_t s_t`` over the hits, ``W_t`` the product
-    of the later contractions. The chance that the walk touches the domain is taken off
-    (docs/theory.md#section-9).
+    of the later contractions. The chance that the walk touches the domain is taken off.
     """
     bounded = math.isfinite(plan.diameter)
     if bounded and (plan.strong_convexity > 0 or plan.l1 > 0 or plan.iterations == math.inf):
@@ -63,7 +65,7 @@ def line_bound(plan: Plan, delta: float) -> float:
 
 
 def touching_chance(plan: Plan) -> float:
-    """The chance that the walk ever touches the domain, from above (docs/theory.md#section-9)."""
+    """The chance that the walk ever touches the domain, from above."""
     if math.isinf(plan.diameter):
         return 0.0
     distance, _, reach = _ended_on_a_line(plan)
@@ -136,8 +138,7 @@ def allocation_bound(plan: Plan, delta: float) -> float:
     ``eta L/b a^(age - 1)`` over its hits. The age of the last hit is uniform and mixed over; every
     earlier hit counts as if it came first in its epoch, which makes ``m`` smaller and a half-line
     less telling. Under replace-one both neighbours move, apart. The chance that a batch was thinned
-    or that the walk felt the domain is taken off. 0 for schedules that vary: nothing is proved
-    (docs/theory.md#section-9).
+    or that the walk felt the domain is taken off. 0 for schedules that vary: nothing is proved.
     """
     epoch = plan.hits.epoch
     assert epoch is not None

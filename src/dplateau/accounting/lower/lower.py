@@ -2,6 +2,8 @@
 
 No valid bound can go below them, so they say how much could still be gained, and they are the
 first test of every upper bound.
+
+See docs/theory.md#section-9.
 """
 
 from __future__ import annotations
@@ -108,10 +110,7 @@ def _computable(plan: Plan) -> bool:
 
 
 def walk_bound(plan: Plan, delta: float, *, strongest: bool = False) -> float:
-    """The best half-line of the walks of linear losses, clipped to the domain if there is one.
-
-    See docs/theory.md#section-9.
-    """
+    """The best half-line of the walks of linear losses, clipped to the domain if there is one."""
     bounded, best = math.isfinite(plan.diameter), 0.0
     shrinks = plan.regularization > 0 or plan.strong_convexity > 0
     if not bounded and plan.l1 > 0 and shrinks:
@@ -162,7 +161,7 @@ def _most(value: Callable[[float], float], low: float, high: float, evaluations:
 
 
 def curved_bound(plan: Plan, delta: float) -> float:
-    """Best threshold event if the other records' losses bend (docs/theory.md#section-9).
+    """Best threshold event if the other records' losses bend.
 
     Then the walk forgets its noise, and the last few hits stand out. How fast it should forget is
     searched for.

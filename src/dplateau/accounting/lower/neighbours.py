@@ -4,6 +4,8 @@ Every record's loss is linear, ``f_i(w) = g_i w`` (plus ``m/2 w**2`` if the plan
 convexity ``m``), with ``g_i`` within the Lipschitz constant. The differing record pushes as hard as
 it may; the others pull together. Such losses satisfy every hypothesis of the plan, so what these
 neighbours reveal, the plan reveals.
+
+See docs/theory.md#section-9.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _LEAST_SHARE = 1e-3  # of the noise: no shorter interval, and no weaker push, is
 
 @dataclass(frozen=True)
 class Stage:
-    """What a step of the two neighbours is made of (docs/theory.md#section-9)."""
+    """What a step of the two neighbours is made of."""
 
     plan: Plan
     draw: Draw
@@ -163,7 +165,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Walks:
-    """The walks of two neighbours with equal steps (docs/theory.md#section-9)."""
+    """The walks of two neighbours with equal steps."""
 
     stage: Stage
     steps: float  # all of them, or infinitely many where the start is forgotten but for 1e-20
@@ -201,8 +203,7 @@ def equal_walks(plan: Plan, memory: float | None = None) -> Walks | None:
 
     The interval is the plan's domain, or as much of it as the walks reach; what is shorter is as
     good a witness, its diameter being below the plan's. With ``memory`` the other records' losses
-    bend, beyond what the plan claims, so much that a step keeps this share of the past
-    (docs/theory.md#section-9).
+    bend, beyond what the plan claims, so much that a step keeps this share of the past.
     """
     eta, m = plan.step_size.largest(1), plan.strong_convexity
     of, spread = draw(plan), eta * plan.sigma
@@ -231,10 +232,7 @@ def equal_walks(plan: Plan, memory: float | None = None) -> Walks | None:
 
 
 def cut(stage: Stage, length: float) -> Walks:
-    """What is cut off here the walks do not reach, or no event that can be computed needs.
-
-    See docs/theory.md#section-9.
-    """
+    """What is cut off here the walks do not reach, or no event that can be computed needs."""
     plan, spread = stage.plan, stage.spread
     lean = stage.lean / (plan.hits.period or 1)
     if math.isfinite(plan.diameter):

@@ -38,7 +38,7 @@ _LAGRANGE = legvander(_NODES, DEGREE - 1).T * _WEIGHTS * (np.arange(DEGREE) + 0.
 
 
 class TooLong(ArithmeticError):
-    """The interval is too long, for noise so small, for a grid (docs/theory.md#section-9)."""
+    """The interval is too long, for noise so small, for a grid."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,7 @@ class Panels:
     """An interval cut at ``edges`` into panels with Gauss-Legendre nodes, framed by its two ends.
 
     A distribution on it is given by its masses: those of the ends, and between them the integrals
-    of the Lagrange polynomials of the nodes, which are also the weights of a quadrature
-    (docs/theory.md#section-9).
+    of the Lagrange polynomials of the nodes, which are also the weights of a quadrature.
 
     Examples
     --------
@@ -242,7 +241,7 @@ def graded_panels(
     """Panels that grow with the distance from the ends and from other ``sharp`` places.
 
     Where something is sharp, layers are as long as the ``spread`` of the noise. No panel is longer
-    than ``longest``, if that is no shorter than such a layer (docs/theory.md#section-9).
+    than ``longest``, if that is no shorter than such a layer.
 
     Examples
     --------

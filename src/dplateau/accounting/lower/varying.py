@@ -29,7 +29,7 @@ _SHARES = 30  # sizes of a hit that are tried as the smallest that counts
 
 @dataclass(frozen=True)
 class Followed:
-    """The clipped walks of a plan with a varying schedule (docs/theory.md#section-9)."""
+    """The clipped walks of a plan with a varying schedule."""
 
     plan: Plan
     length: float
@@ -80,7 +80,7 @@ def followed(plan: Plan, length: float) -> Followed | None:
     """The walks of a plan with a varying schedule on an interval of at most this length.
 
     A shorter interval is as good a witness (its diameter is below the plan's), so it is shortened
-    where following the walks would take too long (docs/theory.md#section-9).
+    where following the walks would take too long.
     """
     total = int(plan.iterations)
     etas, spreads = schedule(plan, min(total, MOST_VARYING_STEPS))
@@ -108,7 +108,7 @@ def counted_walks(plan: Plan) -> Walks | None:
     """Random batches and no domain: only hits of some size count, all of them as if of that size.
 
     A smaller displacement makes every half-line less telling. What is left is the walk of equal
-    steps with as much noise in all (docs/theory.md#section-9).
+    steps with as much noise in all.
     """
     total = int(plan.iterations)
     if total > MOST_VARYING_STEPS or plan.strong_convexity > 0:

@@ -34,7 +34,7 @@ EPOCH_ROUNDING = 1e-20
 
 @dataclass(frozen=True)
 class Distribution:
-    """The exact distribution of a clipped walk's last position (docs/theory.md#section-9).
+    """The exact distribution of a clipped walk's last position.
 
     It is kept as the distribution *before* the last step (panels and masses) and that step itself,
     so that every probability is a smooth integral.
@@ -87,8 +87,6 @@ def walk(
     start: float | None = None,
 ) -> Distribution:
     """Distribution of the last position of a walk that is clipped to an interval after every step.
-
-    See docs/theory.md#section-9.
 
     The last step, and every ``period``-th before it, is a ``hit``, all others are ``quiet``; an
     infinite number of steps gives the stationary distribution. The walk starts at the centre,
@@ -165,7 +163,7 @@ def suitable_panels(
 
     Half of the steps smooth the distribution, the other half the event's probability (`Panels`).
     Sharp for ever are the ends, and the places to which hits larger than the noise send the atoms
-    there (docs/theory.md#section-9).
+    there.
     """
     spread, shares = hit.spread, np.array([1 / period, 1 - 1 / period])
     slope, shift = (float(x) for x in shares @ np.array([hit.average, quiet.average]))

@@ -1,4 +1,4 @@
-"""Blocks of sampled steps whose hits are hidden together (theory, section 14).
+"""Blocks of sampled steps whose hits are hidden together (docs/theory.md#section-14).
 
 A block of ``h`` steps is hit ``N ~ Bin(h, q)`` times; whatever the hits do is removed at once, in
 noise that makes ``N`` hits a shift of ``N mu``. The block's dominating pair is ``N(0, 1)`` against
@@ -38,10 +38,7 @@ _TINY = 1e-290  # densities below it are left out of sketches
 
 @dataclass(frozen=True)
 class Block:
-    """``steps`` sampled steps with chance ``q`` of a hit each; one hit is a shift of ``mu``.
-
-    See docs/theory.md#section-14.
-    """
+    """``steps`` sampled steps with chance ``q`` of a hit each; one hit is a shift of ``mu``."""
 
     steps: int
     q: float
@@ -52,8 +49,6 @@ class Block:
 @lru_cache(maxsize=_REMEMBERED)
 def hits(steps: int, q: float) -> tuple[Vector, Vector, float]:
     """``Bin(steps, q)`` as ``(numbers, weights, lost)``, rounded up; ``lost`` is at infinity.
-
-    See docs/theory.md#section-14.
 
     The distribution returned is stochastically larger than the binomial one: numbers of a run are
     raised to its top, and upper tails are padded for rounding before they are subtracted.
@@ -93,10 +88,7 @@ def _tops(steps: int, mean: float, deviation: float, q: float) -> Vector:
 
 @lru_cache(maxsize=_REMEMBERED)
 def block_losses(block: Block) -> StepLosses:
-    """Privacy loss distributions of a block, in both orders of the pair.
-
-    See docs/theory.md#section-14.
-    """
+    """Privacy loss distributions of a block, in both orders of the pair."""
     numbers, weights, lost = hits(block.steps, block.q)
     held = tuple(weights / math.fsum(weights))
     means = numbers * block.mu * (1 + _PADDING)
@@ -117,8 +109,6 @@ def _losing(pld: LossDistribution, lost: float) -> LossDistribution:
 
 class Sketch:
     """A quick, unproved composition of blocks on one coarse grid: to choose between candidates.
-
-    See docs/theory.md#section-14.
 
     ``spacing`` is that of the grid of privacy losses: a fraction of the epsilon expected.
 

@@ -4,6 +4,8 @@ dp_accounting composes such distributions by FFT, but with one fixed grid and wi
 absolute: at a million tiny steps its default grid is looser than RDP, and below ``delta = 1e-12``
 nothing is left of its digits. Here the distribution is first *tilted*, so that errors become
 relative, and long products are composed in stages, so that 10^9 steps cost no more than 10^4.
+
+See docs/theory.md#section-2.
 """
 
 from __future__ import annotations
@@ -44,10 +46,7 @@ _FARTHEST = 1e4  # an epsilon that is as good as none
 
 
 class GridDistribution(NamedTuple):
-    """A privacy loss distribution on a grid: ``probs[i]`` at ``(first + i) * spacing``.
-
-    See docs/theory.md#section-2.
-    """
+    """A privacy loss distribution on a grid: ``probs[i]`` at ``(first + i) * spacing``."""
 
     spacing: float
     first: int
@@ -95,8 +94,6 @@ class GridDistribution(NamedTuple):
 @dataclass(frozen=True)
 class Composition:
     """privacy loss distributions with their multiplicities: the privacy of releasing all the steps.
-
-    See docs/theory.md#section-2.
 
     Guarantee
     ---------
@@ -285,9 +282,6 @@ class Composition:
 def compositions(
     parts: Sequence[tuple[LossDistribution, int]], *, one_grid: bool = False
 ) -> Composition:
-    """A composition of the given distributions, steps that occur no time left out.
-
-    See docs/theory.md#section-2.
-    """
+    """A composition of the given distributions, steps that occur no time left out."""
     held = tuple((pld, copies) for pld, copies in parts if copies > 0)
     return Composition(held, one_grid)

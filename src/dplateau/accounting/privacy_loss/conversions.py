@@ -3,6 +3,8 @@
 Gaussian privacy (``mu``-GDP), Renyi privacy and ``(epsilon, delta)``. Every function is accurate in
 its relative error down to ``delta = 1e-300``, because it works with logarithms and Mills ratios
 instead of differences of nearly equal numbers.
+
+See docs/theory.md#section-2.
 """
 
 from __future__ import annotations
@@ -48,8 +50,6 @@ def check_epsilon(epsilon: object) -> float:
 def log_delta_of_gdp(mu: float, epsilon: float) -> float:
     """``log delta(epsilon)`` of ``mu``-GDP, exact.
 
-    See docs/theory.md#section-2.
-
     ``delta = Phi(-x) - e^epsilon Phi(-x - mu)`` with ``x = epsilon/mu - mu/2``. As
     ``phi(x) = e^epsilon phi(x + mu)``, that is ``phi(x) [m(x) - m(x + mu)]`` with the Mills ratio
     ``m``; for small ``mu`` the bracket is the integral of ``-m'(t) = 1 - t m(t)``.
@@ -88,8 +88,6 @@ def _minus_mills_slope(t: Vector) -> Vector:
 def gdp_delta(mu: float, epsilon: float) -> float:
     """``delta(epsilon)`` of ``mu``-GDP, rounded up.
 
-    See docs/theory.md#section-2.
-
     Examples
     --------
     >>> round(gdp_delta(1.0, 1.0), 6)
@@ -100,8 +98,6 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 def gdp_epsilon(mu: float, delta: float) -> float:
     """``epsilon(delta)`` of ``mu``-GDP, rounded up.
-
-    See docs/theory.md#section-2.
 
     Examples
     --------
@@ -124,10 +120,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def gdp_of(epsilon: float, delta: float) -> float:
-    """The largest ``mu`` with ``gdp_epsilon(mu, delta) <= epsilon``, rounded down.
-
-    See docs/theory.md#section-2.
-    """
+    """The largest ``mu`` with ``gdp_epsilon(mu, delta) <= epsilon``, rounded down."""
     low, high = 0.0, 1.0
     while gdp_epsilon(high, delta) <= epsilon:
         low, high = high, 2 * high
@@ -141,10 +134,7 @@ def gdp_of(epsilon: float, delta: float) -> float:
 
 
 def gdp_tradeoff(mu: float, type_one: Vector) -> Vector:
-    """``G_mu(a)``: the least type-II error against ``mu``-GDP, rounded down.
-
-    See docs/theory.md#section-2.
-    """
+    """``G_mu(a)``: the least type-II error against ``mu``-GDP, rounded down."""
     if not math.isfinite(mu):
         return np.zeros_like(type_one)
     return np.asarray(ndtr(-ndtri(type_one) - mu)) / SAFE
@@ -152,8 +142,6 @@ def gdp_tradeoff(mu: float, type_one: Vector) -> Vector:
 
 def least_root(excess: Callable[[float], float], high: float) -> float:
     """Where a decreasing function that may be `DOUBT` too low is surely at most zero.
-
-    See docs/theory.md#section-2.
 
     ``high`` where it is not even there; 0 where it is so at once.
 
@@ -180,8 +168,6 @@ def least_root(excess: Callable[[float], float], high: float) -> float:
 def rdp_epsilon(alphas: ArrayLike, rho: ArrayLike, delta: float) -> float:
     """``(alpha, rho)``-Renyi bounds to ``epsilon(delta)``, best order taken.
 
-    See docs/theory.md#section-2.
-
     ``epsilon = rho + log(1 - 1/alpha) - (log delta + log alpha)/(alpha - 1)`` (Canonne, Kamath and
     Steinke 2020).
 
@@ -201,10 +187,7 @@ def rdp_epsilon(alphas: ArrayLike, rho: ArrayLike, delta: float) -> float:
 
 
 def rdp_epsilon_simple(alphas: ArrayLike, rho: ArrayLike, delta: float) -> float:
-    """The paper's conversion [lem:rdp-to-dp]: ``rho + log(1/delta)/(alpha - 1)``, best order.
-
-    See docs/theory.md#section-2.
-    """
+    """The paper's conversion [lem:rdp-to-dp]: ``rho + log(1/delta)/(alpha - 1)``, best order."""
     a, r = np.atleast_1d(np.asarray(alphas, float)), np.atleast_1d(np.asarray(rho, float))
     epsilons = (r - math.log(delta) / (a - 1)) * SAFE
     epsilons = np.where(np.isnan(epsilons), math.inf, epsilons)
@@ -213,8 +196,6 @@ def rdp_epsilon_simple(alphas: ArrayLike, rho: ArrayLike, delta: float) -> float
 
 def tradeoff_from_profile(epsilons: Vector, deltas: Vector, type_one: Vector) -> Vector:
     """The trade-off curve that a few points of the privacy profile imply, rounded down.
-
-    See docs/theory.md#section-2.
 
     Each ``(epsilon, delta)`` gives ``1 - delta - e^epsilon a`` and ``e^-epsilon (1 - delta - a)``.
     """

@@ -1,4 +1,4 @@
-"""One epoch of random allocation with every iterate shown (theory, section 15).
+"""One epoch of random allocation with every iterate shown (docs/theory.md#section-15).
 
 The likelihood ratio of an epoch is the mean of ``l`` independent lognormal factors. Hockey-stick
 divergences are expectations of convex functions of it, so moving mass apart with its mean kept
@@ -161,10 +161,7 @@ def _sum_of(factor: _Masses, count: int) -> _Masses:
 
 
 def fewer_steps(count: int) -> int:
-    """``count`` rounded down to a few leading binary digits: fewer steps hide a hit less.
-
-    See docs/theory.md#section-15.
-    """
+    """``count`` rounded down to a few leading binary digits: fewer steps hide a hit less."""
     spare = max(count.bit_length() - _DIGITS, 0)
     return count >> spare << spare
 
@@ -174,8 +171,6 @@ def allocated_epoch(
     hit: float, steps: int, run: int | None = None, mirrored: bool = False
 ) -> StepLosses:
     """Privacy losses of an epoch of ``steps`` steps, one of which is hit by ``hit`` deviations.
-
-    See docs/theory.md#section-15.
 
     ``run`` is how many of them are run, all by default; the hit may then fall into the rest.
     ``mirrored`` where either neighbour has a record of its own: the ratios of both to a run with

@@ -4,6 +4,8 @@ Given the pattern of hits, the run with either record and the run with neither a
 to tell apart as ``N(0, 1)`` and ``N(m, 1)``. An event of mass ``Phi(z)`` in the run with neither
 has mass ``Phi(u)`` with one record, ``u <= z + m``, and at least ``Phi(max(u, z) - m)`` with the
 other.
+
+See docs/theory.md#section-14.
 """
 
 from __future__ import annotations
@@ -33,8 +35,6 @@ _CLOSE = 1e-7  # of an epsilon, relative: each delta is a search of its own
 @dataclass(frozen=True)
 class Exchanged(PrivacyProfile):
     """``delta(eps) = sup_z sum_j w_j (Phi(u_j) - e^eps Phi(u_j - m_j))``, both orders alike.
-
-    See docs/theory.md#section-14.
 
     ``u_j = m_j/2 - eps/m_j``, clipped to ``[z, z + m_j]``. Weights that sum to less than one leave
     the rest at an infinite privacy loss.

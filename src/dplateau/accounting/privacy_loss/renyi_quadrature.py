@@ -7,6 +7,8 @@ With ``l = log(P/Q)`` and ``beta = alpha - 1`` the divergence is computed as ::
 
 whose integrand never cancels, so an answer of 1e-20 is as accurate as one of 10. Moderate orders
 share one trapezoid grid; the rest is done by Gauss-Legendre on the panels that matter.
+
+See docs/theory.md#section-2.
 """
 
 from __future__ import annotations
@@ -31,10 +33,7 @@ _FACTORIALS = np.array([math.factorial(int(k)) for k in _TAYLOR], dtype=np.float
 
 
 class Mixture(NamedTuple):
-    """``(1 - weight) N(near, 1) + weight N(far, 1)``.
-
-    See docs/theory.md#section-2.
-    """
+    """``(1 - weight) N(near, 1) + weight N(far, 1)``."""
 
     weight: float
     near: float
@@ -42,10 +41,7 @@ class Mixture(NamedTuple):
 
 
 def divergences(p: Mixture, q: Mixture, orders: Vector) -> Vector:
-    """``D_alpha(p || q)`` for orders above 1; NaN where the work would be unbounded.
-
-    See docs/theory.md#section-2.
-    """
+    """``D_alpha(p || q)`` for orders above 1; NaN where the work would be unbounded."""
     result = np.empty_like(orders)
     shared = _fits_shared_grid(p, q, orders)
     if shared.any():
@@ -59,8 +55,6 @@ def divergences(p: Mixture, q: Mixture, orders: Vector) -> Vector:
 def mirrored_divergences(p: Mixture, q: Mixture, orders: Vector) -> Vector:
     """The Renyi divergence of the symmetrised pair: the loss of ``p`` against ``q`` where it is
     positive, its mirror image below, and the rest of the mass at 0 (``p`` lies above ``q``).
-
-    See docs/theory.md#section-2.
     """
     _, high = _extent(p, q, orders)
     start = np.full(orders.shape, (p.far + p.near) / 2)  # there l = 0, for p.near = q's mean

@@ -2,6 +2,8 @@
 
 ``p -> p e^{theta loss} / M(theta)``, ``theta`` the saddle point of the question: errors become
 relative. Sums of very many losses are taken in stages on grids that widen with the distribution.
+
+See docs/theory.md#section-2.
 """
 
 from __future__ import annotations
@@ -40,8 +42,6 @@ class TooCoarse(ArithmeticError):
 @dataclass(frozen=True)
 class Tilted:
     """Tilted: the plain mass of atom ``i`` is ``probs[i] * exp(log_mass - theta losses[i])``.
-
-    See docs/theory.md#section-2.
 
     ``probs`` sums to one; ``astray`` bounds the share of it that truncation and rounding may have
     lost or misplaced so far. ``fineness`` is how many grid points a standard deviation gets, and
@@ -250,8 +250,6 @@ def condensed(probs: Vector, losses: Vector, most: int = 2048) -> tuple[Vector, 
 
 def on_one_grid(plds: Sequence[tuple[Tilted, int]]) -> Tilted:
     """The distribution of the sum of many different losses, all tilted alike, on a single grid.
-
-    See docs/theory.md#section-2.
 
     One transform a distribution, their product, and one transform back: the way for a hundred
     distributions that occur a few times each, where stages would widen the grid a hundred times.
