@@ -32,19 +32,23 @@ _EXACT, _LEVEL = 8.0, 1.12  # sizes above the first are powers of the second apa
 class Growth(NamedTuple):
     """Sizes of blocks: about ``(1 + i/scale)**power``, or ``ratio**i``.
 
-    Large sizes are rounded to a few levels. Any sizes are sound and the bound is flat around the
-    best ones, while blocks that are equal have to be worked out only once.
+    Large sizes are rounded to a few levels, unless they are to be ``exact``. Any sizes are sound
+    and the bound is flat around the best ones, while blocks that are equal have to be worked out
+    only once.
     """
 
     scale: float = 0.0
     power: float = 2.0
     ratio: float = 0.0
+    exact: bool = False
 
     def size(self, i: int) -> float:
         """The size of block ``i``."""
         if self.ratio:
-            return _rounded(self.ratio**i) if i * math.log(self.ratio) < 40 else 1e17
-        return _rounded(float((1.0 + i / self.scale) ** self.power))
+            size = self.ratio**i if i * math.log(self.ratio) < 40 else 1e17
+        else:
+            size = float((1.0 + i / self.scale) ** self.power)
+        return math.floor(size) if self.exact else _rounded(size)
 
     def sizes(self, steps: float) -> Iterator[int]:
         """Sizes of all blocks of the last ``steps`` steps; the oldest one may be cut."""

@@ -238,7 +238,10 @@ def _narrow(block: Block) -> bool:
 def _best(
     layout_of: Callable[[Growth], Layout | None], sketch: Sketch, delta: float
 ) -> tuple[float, Layout | None]:
-    """The layout whose sketch is least, over both families of growths."""
+    """The layout whose sketch is least, over both families of growths.
+
+    Sizes that are rounded make the search quick; those that are not may be a little better.
+    """
 
     @cache
     def tried(growth: Growth) -> tuple[float, Layout | None]:
@@ -248,12 +251,13 @@ def _best(
         return sketch.epsilon(layout.blocks, delta), layout
 
     ends = [_downhill(family, tried) for family in (_QUADRATIC, _GEOMETRIC)]
-    return min(ends, key=lambda pair: pair[0])
+    best = min(ends, key=lambda growth: tried(growth)[0])
+    return min(tried(best), tried(best._replace(exact=True)), key=lambda pair: pair[0])
 
 
 def _downhill(
     family: Sequence[Growth], tried: Callable[[Growth], tuple[float, Layout | None]]
-) -> tuple[float, Layout | None]:
+) -> Growth:
     """Walk from the middle of a family to its nearest valley."""
     place = len(family) // 2
     if math.isinf(tried(family[place])[0]):
@@ -262,5 +266,5 @@ def _downhill(
         near = range(max(place - 1, 0), min(place + 2, len(family)))
         best = min(near, key=lambda k: (tried(family[k])[0], k != place))
         if best == place:
-            return tried(family[place])
+            return family[place]
         place = best
