@@ -190,11 +190,6 @@ def stream(path="t.csv", names=("age", "old", "born")):
             lambda: (train(scaling="whiten"), train(scaling="standard", rows="unit")),
         ),
         (
-            lambda: train(stream(), scaling="whiten"),
-            "Use scaling='standard' (--scaling standard)",
-            lambda: train(stream(), scaling="standard"),
-        ),
-        (
             lambda: train(scaling="standard", person="key"),
             "Use scaling='public' (--scaling public) and settings that are public",
             lambda: train(scaling="public", person="key"),

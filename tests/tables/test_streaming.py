@@ -106,6 +106,17 @@ def test_scratch_space_gives_the_model_of_the_same_floats_in_memory(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_table_on_disk_is_whitened_there(many, tmp_path, monkeypatch):
+    given = {"scaling": "whiten", "rows": "bound", "intervals": 0.2}
+    here = trained(open_table(many / "t.csv", NAMES, 20), **given)
+    monkeypatch.setattr("dplateau.estimators.scaling.memory_left", lambda: 1e4)
+    there = trained(stream(many / "t.csv", tmp_path), **given)
+    np.testing.assert_array_equal(here.estimator.scaling_, there.estimator.scaling_)
+    np.testing.assert_allclose(here.estimator.weights_, there.estimator.weights_, atol=1e-5)
+    assert here.certificate.bought == there.certificate.bought
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_long_list_of_categories_is_stored_without_its_zeros(tmp_path):
     schema = {"columns": {
         "job": {"type": "category", "categories": [str(k) for k in range(400)]},

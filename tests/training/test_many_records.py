@@ -257,6 +257,34 @@ def test_scaling_and_intervals_give_pages_of_a_table_on_disk_back(tmp_path, monk
     assert len(given) == 2
 
 
+@pytest.mark.parametrize("scaling", ["public", "standard", "whiten"])
+def test_a_memory_map_is_scaled_on_the_disk_where_memory_has_no_room(
+    tmp_path, monkeypatch, scaling
+):
+    from dplateau.estimators import scaling as scaled
+
+    rng = np.random.default_rng(3)
+    rng.normal(2, 1, (5000, 2)).astype(np.float32).tofile(tmp_path / "X")
+    X = np.memmap(tmp_path / "X", dtype=np.float32, mode="r", shape=(5000, 2))
+    y = (X[:, 0] > 2).astype(int)
+    model = dp.PrivateLogisticRegression(
+        epsilon=2.0, delta=1e-6, classes=[0, 1], feature_bounds=[(-50, 90)] * 2, steps=4,
+        scaling=scaling, random_state=2,
+    )  # fmt: skip
+    here = model.fit(X, y).weights_.copy()
+    monkeypatch.setattr(scaled, "memory_left", lambda: 1e4)
+    monkeypatch.setattr(scaled, "_PIECE", 999)
+    places = []
+    monkeypatch.setattr(
+        scaled,
+        "ScratchArray",
+        lambda place, *facts: places.append(place) or ScratchArray(place, *facts),
+    )
+    np.testing.assert_allclose(model.fit(X, y).weights_, here, rtol=0, atol=1e-12)
+    assert places == [tmp_path]
+    assert [path.name for path in tmp_path.iterdir()] == ["X"]
+
+
 def test_text_of_a_parquet_file_is_kept_once_for_all_rows(tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -22,7 +22,8 @@ from dplateau.estimators.inputs import check_budget
 from dplateau.training.asking import Asked
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.scaling import SNUG, WIDTH, private_bounds, private_centre, whitening
-from dplateau.training.sources import mapped_bytes
+from dplateau.training.scratch import ScratchArray, check_room, memory_left, scratch_directory
+from dplateau.training.sources import mapped_bytes, mapped_file, release_pages
 
 Array = NDArray[np.float64]
 
@@ -32,6 +33,8 @@ _ENOUGH = 0.1  # noise on the counts, as a share of the records, up to which loo
 _SHARP = 0.1  # noise on the matrix, as a share of a scaled feature's variance, likewise
 _AMPLE = 30.0  # n mu over columns**1.5 from which on whitening is forecast to pay
 _MOST_COLUMNS = 100  # that "auto" whitens
+_HELD = 0.6  # of the memory left that a scaled table may take; larger ones go to the disk
+_PIECE = 1 << 22  # values that are scaled together there
 UNCENTRED = (
     "feature_bounds centre every feature, which a sparse matrix cannot hold. Pass an array, or "
     "data_norm in place of feature_bounds."
@@ -159,11 +162,13 @@ def mapped(X: Any, scaling: Array) -> Any:
 
     ``scaling`` has a row for every feature: its centre, its half width and, where features are
     whitened, a row of the matrix that they are multiplied by afterwards. Workers of a cluster map
-    the rows that they hold.
+    the rows that they hold, and a table on disk that memory has no room for is mapped there.
     """
     if isinstance(X, ClusterTeam):
         X.map(functools.partial(mapped, scaling=scaling))
         return X
+    if mapped_bytes(X) > _HELD * memory_left():
+        return _on_disk(X, scaling)
     if getattr(X, "dtype", None) == np.float32:
         scaling = scaling.astype(np.float32)  # half the memory, as the rows came
     centre, half = scaling[:, 0], scaling[:, 1]
@@ -175,6 +180,19 @@ def mapped(X: Any, scaling: Array) -> Any:
     with np.errstate(over="ignore", invalid="ignore"):  # such a record contributes nothing
         scaled = (X - centre) / half
         return scaled if scaling.shape[1] == 2 else scaled @ scaling[:, 2:].T
+
+
+def _on_disk(X: Any, scaling: Array) -> Any:
+    """The same, piece by piece, in a file without a name."""
+    named = mapped_file(X)
+    place = scratch_directory(None, None if named is None else named.parent)
+    check_room(place, X.nbytes, "the scaled table")
+    found = ScratchArray(place, X.dtype, X.shape[1])
+    size = max(_PIECE // X.shape[1], 1)
+    for first in range(0, len(X), size):
+        found.append(mapped(np.array(X[first : first + size]), scaling))
+        release_pages(X)
+    return found.mapped()
 
 
 def as_came(weights: Array, constant: Any, scaling: Array) -> tuple[Array, Any]:

@@ -92,17 +92,12 @@ def _numbers(table: Any, columns: list[Number]) -> Iterator[tuple[Asked | None, 
         yield Here(values), len(values[0])
 
 
-def whitenable(table: Any, rows: str) -> str:
+def whitenable(rows: str) -> str:
     """How rows are scaled before numbers are whitened; refused where a map cannot follow."""
     if rows == "unit":
         raise PlanError(
             "scaling='whiten' is a fixed linear map, and rows='unit' scales each row by itself. "
             "Leave rows out, or use scaling='standard'."
-        )
-    if isinstance(table, TableStream):
-        raise PlanError(
-            "scaling='whiten' maps features in memory, and this table is not read into it. Use "
-            "scaling='standard' (--scaling standard)."
         )
     return "bound"
 

@@ -122,7 +122,7 @@ class TableModel:
         if person is not None or reservation is not None or checkpoint is not None:
             scaling = unscaled(scaling, search, person)
         if scaling == "whiten":
-            rows = whitenable(table, rows)
+            rows = whitenable(rows)
         facts, bought, clipped, axes = scaled(facts, table, target, scaling, search, options)
         encoder, column = split(facts, target, rows)
         budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
