@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from dplateau.certificate.files import check_file, write_file
-from dplateau.cli import app
-from dplateau.cli.options import AsJson, Force, Header, Schema, Separator, Table
+from dplateau.cli import app, options
 from dplateau.cli.terminal import say
 
 _OWNER_ONLY = 0o600
@@ -18,13 +17,13 @@ _OWNER_ONLY = 0o600
 
 @app.command()
 def check(
-    table: Table,
-    schema: Schema,
+    table: options.Table,
+    schema: options.Schema,
     out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("check.html"),
-    separator: Separator = None,
-    header: Header = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    separator: options.Separator = None,
+    header: options.Header = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show how many cells of a table its schema clips, does not know or cannot read.
 

@@ -8,16 +8,15 @@ from typing import Annotated
 import typer
 
 from dplateau.certificate.files import EVALUATION, write_file
-from dplateau.cli import app
-from dplateau.cli.options import AsJson, Dataset, Header, Separator, Table, Trained
+from dplateau.cli import app, options
 from dplateau.cli.terminal import say
 from dplateau.errors import PlanError
 
 
 @app.command()
 def evaluate(
-    directory: Trained,
-    table: Table,
+    directory: options.Trained,
+    table: options.Table,
     epsilon: Annotated[
         float | None, typer.Option(help="What the scores may cost; with private records.")
     ] = None,
@@ -27,10 +26,10 @@ def evaluate(
     ledger: Annotated[
         str | None, typer.Option(help="The ledger that keeps the test records' budget.")
     ] = None,
-    dataset: Dataset = None,
-    separator: Separator = None,
-    header: Header = False,
-    as_json: AsJson = False,
+    dataset: options.Dataset = None,
+    separator: options.Separator = None,
+    header: options.Header = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Tell accuracy, AUC, R² and calibration on a table that the model was not trained on.
 

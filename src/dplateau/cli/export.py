@@ -9,14 +9,13 @@ from typing import Annotated
 import typer
 
 from dplateau.certificate.files import check_file, write_file
-from dplateau.cli import app
-from dplateau.cli.options import Trained
+from dplateau.cli import app, options
 from dplateau.cli.terminal import say
 
 
 @app.command()
 def export(
-    directory: Trained,
+    directory: options.Trained,
     format: Annotated[
         str, typer.Option("--format", help="registry, dp_accounting, sklearn or onnx.")
     ],

@@ -13,8 +13,7 @@ import typer
 from dplateau import _disk as disk
 from dplateau._json import loads
 from dplateau.certificate.files import write_file
-from dplateau.cli import app
-from dplateau.cli.options import AsJson, Relation, SmallDelta
+from dplateau.cli import app, options
 from dplateau.cli.terminal import clean, say
 from dplateau.errors import DataError
 
@@ -36,9 +35,9 @@ def init(
     address: Address,
     dataset: DataSet,
     epsilon: Annotated[float, typer.Option(help="What all releases together may cost.")],
-    delta: SmallDelta,
+    delta: options.SmallDelta,
     unit: Annotated[str, typer.Option(help="Whose privacy: record or person.")] = "record",
-    relation: Relation = "replace_one",
+    relation: options.Relation = "replace_one",
     plans: Annotated[
         str,
         typer.Option(
@@ -46,7 +45,7 @@ def init(
             "none is, and adds up the privacy losses themselves."
         ),
     ] = "adaptive",
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Agree on a data set's budget; it cannot be changed afterwards."""
     from dplateau.ledger import Ledger
@@ -66,7 +65,7 @@ def init(
 def show(
     address: Address,
     dataset: Annotated[str | None, typer.Option(help="One data set only.")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """What was released from each data set, what it costs together, and what is left."""
     from dplateau.ledger import Ledger
@@ -88,7 +87,7 @@ def verify(
     head: Annotated[
         str | None, typer.Option(help="A hash noted earlier, which must be in the chain.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Check the chain, every balance, and every price anew; exit code 1 if one does not hold."""
     from dplateau.ledger import Ledger
@@ -109,7 +108,7 @@ def verify(
 def export(
     address: Address,
     out: Annotated[Path | None, typer.Option(help="Where to write; standard output.")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """All events as JSON: no data, no path of a table, only the names that were given."""
     from dplateau.ledger import Ledger
@@ -151,7 +150,7 @@ def spend(
         typer.Option(help="A dp_accounting event, as `dplateau export --format dp_accounting`."),
     ] = None,
     note: Annotated[str, typer.Option(help="A few words; no data belongs in them.")] = "",
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Enter a release that was made elsewhere, or refuse it."""
     from dplateau.ledger import GaussianQuery, LaplaceQuery, Ledger
@@ -204,7 +203,7 @@ def refund(
     checkpoint: Annotated[
         Path | None, typer.Option(help="The resume file that the run left behind.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Give back what a run that died had reserved, on proof that it released nothing."""
     from dplateau.ledger import Ledger

@@ -16,8 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from dplateau.certificate.files import check_file, writing
-from dplateau.cli import app
-from dplateau.cli.options import AsJson, Force, Header, Separator, Table, Trained
+from dplateau.cli import app, options
 from dplateau.cli.terminal import say
 from dplateau.errors import DataError
 
@@ -30,8 +29,8 @@ Piece = list[list[Any]]  # column by column
 
 @app.command()
 def predict(
-    directory: Trained,
-    table: Table,
+    directory: options.Trained,
+    table: options.Table,
     out: Annotated[Path | None, typer.Option(help="A CSV file; standard output.")] = None,
     id_column: Annotated[
         str | None,
@@ -44,10 +43,10 @@ def predict(
             "0.95. The model must have been trained with --intervals."
         ),
     ] = None,
-    separator: Separator = None,
-    header: Header = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    separator: options.Separator = None,
+    header: options.Header = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Predict the target for every row of a table, as CSV.
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dplateau._json import dumps
-from dplateau.cli import app
-from dplateau.cli.options import AsJson
+from dplateau.cli import app, options
 from dplateau.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def report(
     ] = None,
     public_key: Keys = None,
     time_limit: TimeLimit = TIME_LIMIT,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a self-contained HTML report of a certificate, after verifying it."""
     from dplateau.report.page import make_report
@@ -87,7 +86,7 @@ def verify(
         bool,
         typer.Option("--allow-unchecked", help="Exit with 0 though something was not checked."),
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compute a certificate's numbers again from the record alone, and say who vouches for it.
 
@@ -181,7 +180,7 @@ def new(
     passphrase: Annotated[
         bool, typer.Option("--passphrase", help="Ask for a passphrase to encrypt it with.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make an Ed25519 key in OpenSSH's form; what is there is never replaced."""
     from dplateau.certificate.files import check_file, write_file
@@ -217,7 +216,7 @@ def sign(
         bool, typer.Option("--allow-unchecked", help="Sign though something cannot be checked.")
     ] = False,
     time_limit: TimeLimit = TIME_LIMIT,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Vouch for a certificate and its model with your key, after verifying both."""
     from dplateau.certificate import sign as signatures

@@ -9,19 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dplateau.certificate.files import reserved
-from dplateau.cli import app
-from dplateau.cli.options import (
-    AsJson,
-    Force,
-    Header,
-    Out,
-    Relation,
-    Schema,
-    Separator,
-    SmallDelta,
-    Table,
-    Target,
-)
+from dplateau.cli import app, options
 from dplateau.cli.terminal import say
 from dplateau.cli.train import _written, warn_of_identifiers, way_to_check
 from dplateau.errors import DataError, nothing_released
@@ -29,16 +17,16 @@ from dplateau.errors import DataError, nothing_released
 
 @app.command()
 def search(
-    table: Table,
-    schema: Schema,
-    target: Target,
+    table: options.Table,
+    schema: options.Schema,
+    target: options.Target,
     over: Annotated[
         list[str],
         typer.Option(help="A setting and its values, such as radius=0.5,1,2,4. May be repeated."),
     ],
     epsilon: Annotated[float, typer.Option(help="The budget for choice and model together.")],
-    delta: SmallDelta,
-    out: Out,
+    delta: options.SmallDelta,
+    out: options.Out,
     trials: Annotated[
         str, typer.Option(help="How many trials to expect, or auto: chosen by their cost.")
     ] = "auto",
@@ -48,13 +36,13 @@ def search(
     scoring: Annotated[
         str | None, typer.Option(help="accuracy or roc_auc for classes; r2 or pinball for numbers.")
     ] = None,
-    relation: Relation = "replace_one",
+    relation: options.Relation = "replace_one",
     rows: Annotated[str, typer.Option(help="How encoded rows are scaled; as for train.")] = "auto",
     model: Annotated[str | None, typer.Option(help="What to train; as for train.")] = None,
-    separator: Separator = None,
-    header: Header = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    separator: options.Separator = None,
+    header: options.Header = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Choose settings by a private search, and train: one budget, one certificate.
 

@@ -14,20 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from dplateau.certificate.files import reserved, write_file
-from dplateau.cli import app
-from dplateau.cli.options import (
-    AsJson,
-    Dataset,
-    Force,
-    Header,
-    Out,
-    Relation,
-    Schema,
-    Separator,
-    SmallDelta,
-    Table,
-    Target,
-)
+from dplateau.cli import app, options
 from dplateau.cli.terminal import say
 from dplateau.errors import DataError, PrivacyWarning, nothing_released
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
@@ -36,12 +23,12 @@ from dplateau.tables import MODELS
 
 @app.command()
 def schema(
-    table: Table,
+    table: options.Table,
     out: Annotated[Path | None, typer.Option(help="Where to write; standard output.")] = None,
-    separator: Separator = None,
-    header: Header = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    separator: options.Separator = None,
+    header: options.Header = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a schema to fill in: column names and types only, never a value."""
     from dplateau.tables.encoding import schema_template
@@ -75,13 +62,13 @@ def _draft(template: dict[str, Any], ascii_only: bool = False) -> str:
 
 @app.command()
 def train(
-    table: Table,
-    schema: Schema,
-    target: Target,
+    table: options.Table,
+    schema: options.Schema,
+    target: options.Target,
     epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
-    delta: SmallDelta,
-    out: Out,
-    relation: Relation = "replace_one",
+    delta: options.SmallDelta,
+    out: options.Out,
+    relation: options.Relation = "replace_one",
     records: Annotated[
         int | None,
         typer.Option(
@@ -138,8 +125,8 @@ def train(
     name: Annotated[
         str, typer.Option(help="What the table is called in the report; its path never is.")
     ] = "",
-    separator: Separator = None,
-    header: Header = False,
+    separator: options.Separator = None,
+    header: options.Header = False,
     person: Annotated[
         str | None,
         typer.Option(
@@ -150,7 +137,7 @@ def train(
     ledger: Annotated[
         str | None, typer.Option(help="The ledger that keeps this data set's budget.")
     ] = None,
-    dataset: Dataset = None,
+    dataset: options.Dataset = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Keep a private resume file there while training.")
     ] = None,
@@ -176,8 +163,8 @@ def train(
             "files (at the same paths as here) and train on them."
         ),
     ] = None,
-    force: Force = False,
-    as_json: AsJson = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train a private model on a table; write it with its certificate, and nothing private."""
     from dplateau.accounting.rounding import provable
