@@ -7,6 +7,7 @@ and stopped by their ids.
 import io
 import json
 import logging
+import re
 import time
 
 import numpy as np
@@ -322,6 +323,52 @@ def test_nothing_private_reaches_the_scheduler_or_a_log(client, table, logged):
     assert not [x for x in iterates if x and f"{x:.6g}" in words]
 
 
+@pytest.mark.parametrize("spoilt", [False, True], ids=["trained", "refused"])
+def test_looks_and_searches_tell_dask_no_number_of_rows_and_no_value(client, logged, spoilt):
+    """Sizes and values that occur nowhere else are looked for in logs, keys and the scheduler."""
+    rows, size, cell = 7919, 1999, 4123.0625
+    rng = np.random.default_rng(9)
+    X = rng.normal(3.5, 1.0, (rows, 2))
+    X[11, 1] = cell
+    y = (X[:, 0] > 3.5).astype(object if spoilt else int)
+    if spoilt:
+        y[rows - 1] = "secret"  # no class
+    far = da.from_array(X, chunks=(size, 2)), da.from_array(y, chunks=size)
+    facts = {"classes": [0, 1], "feature_bounds": [(-5000, 5000)] * 2, "scaling": "whiten"}
+    single = dp.PrivateLogisticRegression(**facts, epsilon=3.0, delta=1e-6, steps=3, intervals=0.2)
+    grid = {"steps": [3], "batches": ["full"]}
+    several = dp.PrivateSearch(dp.PrivateLogisticRegression(**facts), grid, epsilon=3.0, delta=1e-6)
+    scheduler, said = client.cluster.scheduler, ""
+    for model in (single, several):
+        with pytest.MonkeyPatch.context() as patch:
+            told = []
+            totalled = dask_workers.ClusterTeam._totalled
+
+            def spied(team, *asked, told=told, totalled=totalled):
+                told.extend(f"{key} {task} {task.nbytes}" for key, task in scheduler.tasks.items())
+                return totalled(team, *asked)
+
+            patch.setattr(dask_workers.ClusterTeam, "_totalled", spied)
+            if spoilt:
+                with pytest.raises(DataError, match="Nothing is released") as refusal:
+                    model.fit(*far)
+                said += str(refusal.value)
+            else:
+                model.fit(*far)
+                assert len(told) >= 2
+        said += " ".join(told)
+    said += (
+        logged.getvalue() + str(scheduler.get_events()) + str(scheduler.get_task_prefix_states())
+    )
+    assert len(said) > 1000
+    counts = [rows, rows - 1, size, 2 * size, rows - 2 * size, rows - 3 * size, rows - size]
+    for number in counts:
+        assert not re.search(rf"\b{number}\b", said), number
+    assert "array(" not in said
+    assert "4123.06" not in said
+    assert "secret" not in said
+
+
 def test_an_open_network_is_warned_of():
     with pytest.warns(PrivacyWarning, match=r"does not use TLS.*--tls-ca-file"):
         dask_workers.warn_of_open_network("tcp://192.0.2.7:8786")
@@ -371,6 +418,11 @@ def test_the_command_line_leaves_files_to_the_workers(client, table, dplateau, t
     assert '"records": 600' in out
     assert '"unit": "record"' in out
     assert dplateau("verify", tmp_path / "model")[0] == 0
+    key = tmp_path / "release.key"
+    assert dplateau("keys", "new", key)[0] == 0
+    assert dplateau("sign", tmp_path / "model", "--key", key)[0] == 0
+    public = key.with_suffix(".key.pub")
+    assert dplateau("verify", tmp_path / "model", "--public-key", public)[0] == 0
     by_person = ["--person", "member", "--force", "--cluster", address]
     code, out, err = dplateau("train", many, *given, *by_person)
     assert code == 0, err
