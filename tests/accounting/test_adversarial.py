@@ -12,7 +12,7 @@ import dplateau as dp
 from dplateau.accounting.bounds import composition as composing
 from dplateau.accounting.bounds.sampled_shift import water_filling
 from dplateau.accounting.bounds.taut_string import worst_mu
-from dplateau.accounting.calibration import _least
+from dplateau.accounting.calibration import _bracketed
 from dplateau.accounting.privacy_loss.composed import Composition
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import Mixture, pair_losses
@@ -124,11 +124,12 @@ def test_a_mixed_law_is_sorted_before_runs_of_it_are_condensed() -> None:
 def test_a_search_returns_only_what_it_has_tried() -> None:
     tried: set[float] = set()
 
-    def cost(factor: float) -> float:
+    def excess(factor: float) -> float:
         tried.add(factor)
-        return 1e-3 if factor > 1e-16 else 1e9
+        return -7.0 if factor > 1e-16 else 20.0
 
-    assert _least(cost, 1.0, 1e15) in tried
+    _, good = _bracketed(excess, 1.0, 1e15)
+    assert good in tried
 
 
 def test_a_curve_without_type_one_error_is_a_number() -> None:

@@ -267,7 +267,7 @@ def test_a_tilt_that_leaves_one_atom() -> None:
     assert dp.account(plan).delta(0.1) == pytest.approx(-math.expm1(1000 * math.log1p(-1e-6)))
 
 
-@pytest.mark.parametrize("radius", [1e100, 1e300])
+@pytest.mark.parametrize("radius", [1e100, 1e151, 1e152, 1e153, 1e300])
 @pytest.mark.parametrize("noise", [1.0, [1.0, 0.5]])
 def test_fixed_size_batches_in_a_domain_without_bounds(radius: float, noise: Any) -> None:
     plan = erasing(

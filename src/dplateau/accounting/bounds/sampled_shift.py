@@ -220,9 +220,10 @@ def fixed_size_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
             continue
         pld = fixed_size_step(q, step).forward.coarse
         moments = np.array([log_moment(pld, theta) for theta in _THETAS])
-        total = lengths[:, None] * moments + (debts / split)[:, None] * (
-            _THETAS * (_THETAS + 1) / 2
-        )
+        with np.errstate(over="ignore"):  # a debt beyond floats makes its window worthless
+            total = lengths[:, None] * moments + (debts / split)[:, None] * (
+                _THETAS * (_THETAS + 1) / 2
+            )
         found = ((total - math.log(delta)) / _THETAS).min(axis=1)
         r = int(np.argmin(found))
         best = min(best, (float(found[r]), split, int(lengths[r]), float(debts[r])))
