@@ -247,8 +247,8 @@ def test_scaling_and_intervals_give_pages_of_a_table_on_disk_back(tmp_path, monk
         monkeypatch.setattr(module, "release_pages", lambda part: given.append(part.base))
     monkeypatch.setattr(asking, "_PIECE", rows // 4)
     spread = Spread(1.0, "replace_one")
-    scaling.private_bounds(list(X.T), np.zeros(2), np.ones(2), spread, random_state=0)
-    assert len(given) == 2 * 2 * 4  # columns, passes, pieces
+    scaling.private_bounds(X, np.zeros(2), np.ones(2), spread, random_state=0)
+    assert len(given) == 2 * 8  # passes, pieces: all columns are looked at together
     given.clear()
     loss = dp.Logistic(classes=(0, 1))
     plan = plan_for(loss, dp.FullBatch()).replace(records=rows)

@@ -84,7 +84,11 @@ def _numbers(table: Any, columns: list[Number]) -> Iterator[tuple[Asked | None, 
         with on_workers(table.numbers(columns), None) as team:
             yield team, len(team)
         return
-    cells = table.numbers(columns) if isinstance(table, TableStream) else columns_of(table)
+    if isinstance(table, TableStream):
+        rows = table.numbers(columns)
+        yield Here(rows), len(rows)
+        return
+    cells = columns_of(table)
     if any(each.name not in cells for each in columns):
         yield None, 0
     else:

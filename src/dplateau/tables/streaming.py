@@ -98,17 +98,17 @@ class TableStream:
             raise DataError("the table has no rows to train on. Check that it is the right file.")
         return matrix.done(), Encoded(targets.mapped(), self.scratch)
 
-    def numbers(self, columns: Sequence[Number]) -> dict[str, NDArray[Any]]:
-        """The values of some columns, NaN where a cell is no number, as memory maps."""
+    def numbers(self, columns: Sequence[Number]) -> NDArray[Any]:
+        """The values of some columns, NaN where a cell is no number, as a memory map of rows."""
         rows = sum(file.about_rows() for file in self.files)
         check_room(self.scratch, rows * 8 * len(columns), "the table's numbers")
-        stores = {column.name: ScratchArray(self.scratch, np.float64) for column in columns}
+        store = ScratchArray(self.scratch, np.float64, len(columns))
         names = [column.name for column in columns]
         with passing(self.progress, "reading the numbers, to scale them") as report:
             for _, part in self._parts(names, report):
-                for column in columns:
-                    stores[column.name].append(column.targets(part.column(column.name)))
-        return {name: store.mapped() for name, store in stores.items()}
+                found = [column.targets(part.column(column.name)) for column in columns]
+                store.append(np.column_stack(found))
+        return store.mapped()
 
     def _parts(
         self, columns: Sequence[str] | None, report: Report

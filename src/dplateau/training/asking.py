@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -94,8 +94,8 @@ class Places(Exact):
 
     def of(self, part: Part) -> Whole:
         found = np.zeros((len(self.low), 2**LEVELS), np.int64)
-        for counts, shares in zip(found, _columns(part, self.low, self.high), strict=True):
-            for held in shares:
+        for columns in _columns(part, self.low, self.high):
+            for counts, held in zip(found, columns, strict=True):
                 counts += _binned(held)
         return found
 
@@ -115,9 +115,9 @@ class Spreads(Exact):
 
     def of(self, part: Part) -> Whole:
         found = np.zeros((len(self.low), 2), np.int64)
-        columns = _columns(part, self.low, self.high)
-        for sums, left, right, shares in zip(found, self.left, self.right, columns, strict=True):
-            for held in shares:
+        ends = list(zip(self.left.tolist(), self.right.tolist(), strict=True))
+        for columns in _columns(part, self.low, self.high):
+            for sums, (left, right), held in zip(found, ends, columns, strict=True):
                 v = np.clip(2 * (held - left) / (right - left) - 1, -1.0, 1.0)
                 v = np.rint(v / _FINE)
                 sums += np.array([v.sum(), np.rint(v * v * _FINE - 0.5 / _FINE).sum()], np.int64)
@@ -190,19 +190,10 @@ class Means(Exact):
 
 
 def _columns(part: Part, low: Array, high: Array) -> Iterator[Iterator[Array]]:
-    """For every column: pieces of where its values lie between its bounds, those there are."""
-    X = looked_at(part)
-    columns: Sequence[Any] = list(X.T) if isinstance(X, np.ndarray) else X
-    for facts in zip(columns, low.tolist(), high.tolist(), strict=True):
-        yield _shares(*facts)
-
-
-def _shares(values: Any, low: float, high: float) -> Iterator[Array]:
-    for first in range(0, len(values), _PIECE):
-        piece = np.asarray(values[first : first + _PIECE], dtype=np.float64)
-        shares = (np.clip(piece, low, high) - low) / (high - low)
-        yield shares[np.isfinite(shares)]
-        release_pages(values)  # of a table on disk
+    """Pieces of rows: of every column where its values lie between its bounds, those there are."""
+    for piece in _rows(looked_at(part), len(low)):
+        shares = np.ascontiguousarray(((np.clip(piece, low, high) - low) / (high - low)).T)
+        yield (column[np.isfinite(column)] for column in shares)
 
 
 def _binned(shares: Array) -> NDArray[np.int64]:
