@@ -65,8 +65,9 @@ bench-quick: $(READY)
 	$(BIN)/python -m benchmarks --size quick --out out/bench-quick
 
 bench-records: $(READY)
-	$(BIN)/python examples/records/mnist_scattering.py
-	$(BIN)/python examples/records/mnist_scattering.py --search
+	mkdir -p out
+	$(BIN)/python examples/records/mnist_scattering.py --features out/scattering.npz
+	$(BIN)/python examples/records/mnist_scattering.py --features out/scattering.npz --search
 	$(BIN)/python examples/records/heart.py $(HEART)
 
 clean:

@@ -19,7 +19,7 @@ from dplateau.accounting.trials import (
     PoissonTrials,
     Trials,
     trials_from_dict,
-    trials_with_chance,
+    trials_with_regret,
 )
 from dplateau.errors import PlanError
 
@@ -175,9 +175,15 @@ def test_mixtures_of_candidates_are_no_worse_than_the_worst() -> None:
     assert both < Selection(LAWS[1], (strong,)).epsilon(1e-6)
 
 
-def test_the_same_chance_by_several_laws() -> None:
-    for law in trials_with_chance(16, 0.6):
-        assert law.chance(1 / 16) == pytest.approx(0.6)
+def test_the_same_regret_by_several_laws() -> None:
+    """Simulated: the least of as many ranks as there are trials, drawn with replacement."""
+    random = np.random.default_rng(2)
+    for law in trials_with_regret(6, 0.2):
+        assert law.regret(6) == pytest.approx(0.2)
+        best = [random.integers(6, size=law.draw(random)).min() / 5 for _ in range(2000)]
+        # five deviations of a mean of numbers in [0, 1]: fails less than once in a million
+        assert abs(np.mean(best) - 0.2) < 5 * np.std(best) / math.sqrt(2000)
+    assert [law.mean for law in trials_with_regret(1, 0.2)] == pytest.approx([1.0])
 
 
 def test_after_a_release_no_finite_mechanism_beats_the_profile() -> None:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal, localcontext
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 
 from dplateau._validate import as_number, positive, probability
-from dplateau.accounting.privacy_loss.conversions import Vector, check_delta
+from dplateau.accounting.privacy_loss.conversions import Vector
 from dplateau.errors import PlanError
 
 _SHORTEST, _LONGEST = 1.0 + 1e-9, 1e6  # expected numbers of trials that are looked at
@@ -48,6 +49,20 @@ class Trials(ABC):
     @abstractmethod
     def chance(self, share: float) -> float:
         """``1 - f(1 - share)``: that something one trial does with chance ``share`` happens."""
+
+    def regret(self, candidates: int) -> float:
+        """How far the best candidate that is tried is expected to be from the best of all.
+
+        In ranks, from 0 for the best to 1 for the worst of equally likely candidates. That the
+        ``j`` best are all missed has the chance ``f(1 - j/candidates)``.
+
+        Examples
+        --------
+        >>> round(PoissonTrials(6.0).regret(4), 3)
+        0.092
+        """
+        missed = [1 - self.chance(j / candidates) for j in range(1, candidates)]
+        return math.fsum(missed) / max(candidates - 1, 1)
 
     @property
     @abstractmethod
@@ -262,38 +277,42 @@ def trials_from_dict(stored: Mapping[str, Any]) -> Trials:
         raise PlanError(f"the law {kind!r} does not know all of {sorted(facts)}.") from None
 
 
-def trials_with_chance(candidates: int, chance: float) -> list[Trials]:
-    """Laws under which any one of so many equally likely candidates is tried with ``chance``.
+def trials_with_regret(candidates: int, regret: float) -> list[Trials]:
+    """The numbers of trials whose best of so many candidates has this expected `Trials.regret`.
 
-    Those that would try more than fifty times for each candidate are left out.
+    One of every family that reaches it with at most fifty trials for each candidate.
 
     Examples
     --------
-    >>> [round(each.mean, 1) for each in trials_with_chance(4, 0.5)]
-    [3.6, 3.0, 2.7]
+    >>> [round(each.mean, 1) for each in trials_with_regret(4, 0.1)]
+    [12.2, 7.7, 5.8]
     """
-    share, most = 1 / candidates, 50.0 * candidates
     if candidates == 1:
         return [NegativeBinomial(1.0, 1 - 1e-9)]
-    check_delta(chance)
+    regret, most = probability("regret", regret), 50.0 * candidates
     found: list[Trials | None] = []
-    for eta in (0.0, 1.0):
+    for eta in (0.0, 1.0, 3.0):
         end = -math.log(NegativeBinomial.with_mean(eta, most).gamma)
-        found.append(
-            _solved(lambda t, eta=eta: NegativeBinomial(eta, math.exp(-t)), end, share, chance)
-        )
-    found.append(_solved(PoissonTrials, PoissonTrials.with_mean(most).rate, share, chance))
+        family = partial(_of_shape, eta)
+        found.append(_solved(family, end, candidates, regret))
+    found.append(_solved(PoissonTrials, PoissonTrials.with_mean(most).rate, candidates, regret))
     return [each for each in found if each is not None]
 
 
-def _solved(family: Any, end: float, share: float, chance: float) -> Trials | None:
-    """The one of a family, up to ``end``, that does with ``chance`` what a trial does by share."""
+def _of_shape(eta: float, log_gamma: float) -> NegativeBinomial:
+    return NegativeBinomial(eta, math.exp(-log_gamma))
+
+
+def _solved(
+    family: Callable[[float], Trials], end: float, candidates: int, regret: float
+) -> Trials | None:
+    """The one of a family, up to ``end``, with this regret."""
     low, high = math.log(1e-9), math.log(end)
-    if not family(math.exp(low)).chance(share) < chance < family(end).chance(share):
+    if not family(math.exp(low)).regret(candidates) > regret > family(end).regret(candidates):
         return None
-    root = brentq(lambda t: family(math.exp(t)).chance(share) - chance, low, high)
-    found: Trials = family(math.exp(root))
-    return found
+    return family(
+        math.exp(brentq(lambda t: family(math.exp(t)).regret(candidates) - regret, low, high))
+    )
 
 
 def _check_mean(mean: object) -> float:

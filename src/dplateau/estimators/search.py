@@ -28,7 +28,7 @@ from dplateau.estimators.scoring import Score, noisy_score, score_for
 from dplateau.estimators.search_plan import (
     choose_trials,
     plan_search,
-    warn_of_blind_search,
+    warn_of_poor_search,
 )
 from dplateau.estimators.search_records import Here, Sizes, There, to_score
 from dplateau.estimators.surroundings import COPIES, accounted
@@ -64,7 +64,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         The budget for everything together.
     trials : "auto", number or law, default "auto"
         The number of trials to expect, or its law (`dplateau.accounting.trials`). By default the
-        cheapest law under which any given candidate is tried with a chance of 60 %.
+        cheapest law under which the best candidate that is tried has an expected rank of a tenth
+        (0 the best of all, 1 the worst): some four trials for two candidates, 24 for hundreds.
     validation : float, default 0.2
         The share of the records to score on. They are not trained on.
     scoring : str or callable, optional
@@ -216,8 +217,22 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             validation=probability("validation", self.validation),
             before=looked,
         )
-        warn_of_blind_search(search, score, self._likely_to_score(sizes))
+        alone = self._alone(epsilon, delta, sizes, features)
+        filled = sizes.all_likely(search.validation) / sizes.units
+        warn_of_poor_search(search, alone, features, filled, score, self._likely_to_score(sizes))
         return search
+
+    def _alone(self, epsilon: float, delta: float, sizes: Sizes, features: int) -> Plan | None:
+        """What the estimator would run without the search, where it says enough for that."""
+        model = clone(self.estimator).set_params(
+            epsilon=epsilon, delta=delta, records=sizes.records, scaling="public"
+        )
+        likely = None if sizes.likely is None else sizes.all_likely(float(self.validation))
+        try:
+            plan: Plan = model._plan(sizes.units, features, likely)
+        except PlanError:
+            return None
+        return plan
 
     def _look(self, models: Sequence[PrivateLinearModel], sizes: Sizes, features: int) -> Bought:
         """The look at the features that is bought before the search, by all its records.

@@ -17,12 +17,14 @@ from typing import Any
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, gdp_of
 from dplateau.accounting.search import Search
 from dplateau.accounting.selection import Prepared, Profile, Selection, deep_enough
-from dplateau.accounting.trials import NegativeBinomial, Trials, trials_with_chance
+from dplateau.accounting.trials import NegativeBinomial, Trials, trials_with_regret
 from dplateau.errors import PlanError, UtilityWarning
+from dplateau.estimators.forecast import predicted_excess
 from dplateau.estimators.scoring import Score
 from dplateau.plan.plan import Plan
 
-CHANCE = 0.6  # that any given candidate is tried at all; more trials would cost more than they find
+REGRET = 0.1  # in ranks: fewer trials too often see bad candidates only, more cost more than that
+LOST = 0.2  # of what there is to learn: a forecast that no choice of settings makes up for
 _CLOSE = 2e-3  # relative, of the Gaussian privacy that a trial may have
 _ATTEMPTS = 12
 _MORE = 1.003  # noise on scores, where tables of profiles round up
@@ -33,9 +35,9 @@ def choose_trials(
 ) -> Trials:
     """The law of the number of trials: as given, or the cheapest that tries enough.
 
-    ``"auto"``: among the laws under which every candidate is tried with the same chance, the one
-    that leaves most privacy for each trial. A number: geometric with that many expected. ``mu`` is
-    the Gaussian privacy of what is released before the search.
+    ``"auto"``: among the laws under which the best candidate that is tried is expected to be as
+    near to the best of all, the one that leaves most privacy for each trial. A number: geometric
+    with that many expected. ``mu`` is the Gaussian privacy of what is released before the search.
 
     Examples
     --------
@@ -45,7 +47,7 @@ def choose_trials(
     if isinstance(trials, Trials):
         return trials
     if trials == "auto":
-        laws = trials_with_chance(candidates, CHANCE)
+        laws = trials_with_regret(candidates, REGRET)
         return max(laws, key=lambda law: trial_mu(law, epsilon, delta, mu))
     if isinstance(trials, (int, float)) and not isinstance(trials, bool) and 1 < trials <= 1e4:
         return NegativeBinomial(1.0, 1 / trials)
@@ -122,20 +124,47 @@ def plan_search(
     )
 
 
-def warn_of_blind_search(search: Search, score: Score, scored: int) -> None:
-    """Say beforehand that scores will be too noisy to choose by: from public facts alone."""
-    if score.worth is None:
-        return
-    told = math.sqrt(2) * search.score_noise / (score.worth * scored)
-    if told > 1:
+def warn_of_poor_search(
+    search: Search, alone: Plan | None, features: int, filled: float, score: Score, scored: int
+) -> None:
+    """Say beforehand that a search will hardly pay: from public facts alone.
+
+    Parameters
+    ----------
+    alone : Plan, optional
+        What the estimator would run on all records for the whole budget.
+    filled : float
+        The likely number of records over their bound.
+    scored : int
+        The likely number of records to score on.
+    """
+    reasons = []
+    if score.worth is not None:
+        told = math.sqrt(2) * search.score_noise / (score.worth * scored)
+        if told > 1:
+            reasons.append(
+                f"scores on {scored:,} records have noise of deviation {search.score_noise:.3g}, "
+                f"{told:.1f} times what a difference worth telling comes to"
+            )
+    if alone is not None and alone.loss is not None:
+        trained = (1 - search.validation) * filled * alone.records
+        best = min(
+            predicted_excess(plan, features, filled=min(1.0, trained / plan.records))
+            for plan in search.candidates
+        )
+        lost = (best - predicted_excess(alone, features, filled=filled)) / alone.loss.stake
+        if lost > LOST:
+            reasons.append(
+                "a trial has fewer records and less of the budget, which is forecast to leave "
+                f"{100 * min(lost, 1):.0f} % more of what there is to learn unlearned"
+            )
+    if reasons:
         warnings.warn(
-            f"a search whose scores, on {scored:,} records, have noise of deviation "
-            f"{search.score_noise:.3g} chooses nearly at random: noise alone is {told:.1f} times a "
-            "difference worth telling. The same budget spent on the defaults, or on one setting "
-            "from public knowledge, is likely to do better.",
+            f"this search will hardly pay: {'; '.join(reasons)}. The same budget spent on the "
+            "defaults, or on one setting from public knowledge, is likely to do better.",
             UtilityWarning,
             stacklevel=5,
         )
 
 
-__all__ = ["choose_trials", "plan_search", "trial_mu", "warn_of_blind_search"]
+__all__ = ["choose_trials", "plan_search", "trial_mu", "warn_of_poor_search"]

@@ -29,6 +29,10 @@ class Sizes:
         """All of them."""
         return self.records or self.trained + self.scored
 
+    def all_likely(self, validation: float) -> int:
+        """How many there probably are."""
+        return self.units if self.likely is None else round(self.likely / (1 - validation))
+
     @classmethod
     def of(
         cls, model: PrivateLinearModel, records: int, validation: object, likely: int | None = None
