@@ -8,7 +8,15 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from dplateau.accounting.record_count import DELTA_SHARE, EPSILON_SHARE, PrivateCount
+from dplateau.accounting.record_count import (
+    DELTA_SHARE,
+    EPSILON_SHARE,
+    LADDER,
+    PrivateCount,
+    SeveralCounts,
+    ladder,
+    until_sharp,
+)
 from dplateau.errors import PlanError
 
 CASES = [
@@ -100,3 +108,58 @@ def test_a_wider_count_costs_less():
 def test_what_is_no_price_is_refused(epsilon, delta):
     with pytest.raises(PlanError):
         PrivateCount(epsilon, delta)
+
+
+def outcomes(counts, records):
+    """Every way that counts one after the other can end, with its chance."""
+    first, *others = counts
+    m, found = first.half_width, {}
+    for k, chance in law(math.exp(-first.epsilon), m).items():
+        counted = records + m + k
+        if first.is_sharp(counted) or not others:
+            found[(counted,)] = chance
+        else:
+            rest = outcomes(others, records).items()
+            found |= {(counted, *after): chance * then for after, then in rest}
+    return found
+
+
+@pytest.mark.parametrize("records", [1, 33, 60, 300])
+def test_counts_that_follow_one_another_cost_their_sum(records):
+    """By enumeration: what is bought next depends on what was counted, and nothing else leaks."""
+    counts = (PrivateCount(0.15, 0.02), PrivateCount(0.3, 0.02), PrivateCount(0.7, 0.01))
+    few, many = (outcomes(counts, n) for n in (records, records + 1))
+    assert sum(few.values()) == pytest.approx(1.0)
+    bought = {len(each) for each in few}
+    assert bought == {1: {3}, 33: {2, 3}, 60: {1, 2}, 300: {1}}[records]
+    whole = SeveralCounts(counts)
+    for one, other in ((few, many), (many, few)):
+        assert hockey_stick(one, other, math.exp(whole.epsilon)) <= whole.delta * (1 + 1e-12)
+    # the sum is needed: a record is told from its absence by more than any one count allows
+    if records == 1:
+        assert hockey_stick(few, many, math.exp(counts[-1].epsilon)) > counts[-1].delta
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 3.7, 1e-8])
+def test_no_number_of_counts_exceeds_the_budget(epsilon):
+    counts = ladder(epsilon, 1e-5)
+    for bought in range(1, len(counts) + 1):
+        several = SeveralCounts(counts[:bought])
+        for parts, left, whole in (
+            ([c.epsilon for c in several.counts], several.epsilon_left(epsilon), epsilon),
+            ([c.delta for c in several.counts], several.delta_left(1e-5), 1e-5),
+        ):
+            assert sum(map(Fraction, parts)) + Fraction(left) <= Fraction(whole)
+    assert several.delta == pytest.approx(DELTA_SHARE * 1e-5)
+    assert several.together == PrivateCount(several.epsilon, several.delta)
+
+
+def test_the_share_shrinks_as_records_and_budget_grow():
+    def share(records, epsilon):
+        counts = ladder(epsilon, 1e-5)
+        bought, _ = until_sharp(counts, lambda count: records + count.half_width)
+        return bought.epsilon / epsilon
+
+    found = [share(records, 1.0) for records in (300, 20_000, 500_000)]
+    assert found == pytest.approx([0.0245, 0.0045, 0.0005])
+    assert share(20_000, 10.0) == pytest.approx(share(200_000, 1.0)) == LADDER[0][0]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dplateau as dp
-from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.record_count import PrivateCount, SeveralCounts, ladder
 from dplateau.certificate import claims, wording
 from dplateau.certificate.record import Certificate, Counting, fingerprint
 from dplateau.errors import CertificateError, PlanError
@@ -326,6 +326,30 @@ def test_a_count_cannot_be_dropped_or_planted(counted, certificate):
     assert not accepted(planted)
     with pytest.raises(PlanError, match="number is public"):
         Certificate.of(Run(some_plan(), np.zeros(2)), DELTA, counting=counted.counting)
+
+
+def test_several_counts_are_paid_for_together():
+    plan = some_plan(neighboring_relation="add_or_remove_one", records=1500)
+    count, run = SeveralCounts(ladder(3.0, DELTA)), Run(plan, np.array([0.25, -0.5]))
+    issued = Certificate.of(run, DELTA, counting=Counting(count, 3.0))
+    assert issued.counting.count == count
+    assert issued.epsilon == 3.0
+    record = issued.to_dict()
+    assert record["count"]["epsilon"] == pytest.approx(3 * 0.0245)
+    assert record["count"]["training_delta"] + count.delta <= DELTA
+    assert sum("is known as n + " in line for line in record["guarantee"]["hypotheses"]) == 3
+    assert issued.verify([0.25, -0.5])
+    parts = record["count"]["parts"]
+    fewer = parts[1:]  # one that was bought is left out, or two, and the price with it or not
+    for forged in (
+        {"parts": fewer},
+        {"parts": [{**parts[0], "epsilon": 1e-9}, *fewer]},
+        {"parts": fewer, "epsilon": math.fsum(each["epsilon"] for each in fewer)},
+        {"parts": parts, "epsilon": 0.01},
+    ):
+        changed = {**record, "count": {**record["count"], **forged}}
+        changed["digest"] = claims.digest({k: v for k, v in changed.items() if k != "digest"})
+        assert not accepted(changed), forged
 
 
 def test_a_count_that_leaves_no_delta_is_refused_in_one_line(counted):

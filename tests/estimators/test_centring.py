@@ -52,6 +52,25 @@ def test_a_look_at_rows_cannot_be_hidden(fitted, change):
         dp.Certificate.from_json(json.dumps(record)).verify(fitted)
 
 
+def test_a_private_number_of_rows_moves_neither_the_centre_nor_the_wish_to_look():
+    """Means are divided by the likely number: the bound on it is far too high."""
+    private = {"neighboring_relation": "add_or_remove_one", "epsilon": 1.0}
+    counted = model(**private).fit(X, Y)
+    assert counted.plan_.records > 1.1 * len(X)
+    assert np.abs(counted.scaling_[:, 0] - SHARED).max() < 0.05
+    assert counted.certificate_.verify(counted)
+    few = model(**private).fit(X[:5], Y[:5])
+    assert not hasattr(few, "scaling_")
+    assert few.certificate_.verify(few)
+
+
+def test_no_mean_is_longer_than_the_rows():
+    """Where the number of rows was guessed far too low."""
+    centre, share = private_centre(X, 1.0, Centre(1.0, "add_or_remove_one"), 40, 1)
+    assert np.linalg.norm(centre) <= 1.0
+    assert 0 < share <= 2.0
+
+
 @pytest.mark.parametrize(
     "stated",
     [{"radius": 5.0}, {"alpha": 0.1}, {"learning_rate": 0.1}, {"l1": 0.01}, {"intervals": True}],

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.record_count import PrivateCount, SeveralCounts, ladder
 from dplateau.training import noise
-from dplateau.training.count import count_records, two_sided_geometric
+from dplateau.training.count import count_records, count_until_sharp, two_sided_geometric
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 2), Fraction(3, 7), Fraction(3, 2), Fraction(0.35)])
@@ -54,3 +54,18 @@ def test_unseeded_counts_differ_and_the_training_noise_is_no_part_of_them():
     ((training, _),) = noise.open_streams(5, 1)
     _, (counting, _) = noise.open_streams(5, 2)
     assert not np.array_equal(training.integers(2**62, size=4), counting.integers(2**62, size=4))
+
+
+def test_sharper_counts_are_drawn_only_where_a_coarse_one_does_not_do():
+    """And each has noise of its own, whatever the seed."""
+    counts = ladder(1.0, 1e-5)
+    for seed in range(20):
+        bought, bound = count_until_sharp(counts, 2_000_000, seed)
+        assert bought == counts[0]
+        assert 2_000_000 <= bound <= 2_000_000 + 2 * bought.half_width
+        bought, bound = count_until_sharp(counts, 300, seed)
+        assert bought == SeveralCounts(counts)
+        assert 300 <= bound <= 300 + 2 * counts[-1].half_width
+    twice = (PrivateCount(0.01, 1e-4),) * 2
+    assert len({count_until_sharp(twice, 50, seed)[1] - count_records(twice[0], 50, seed)
+                for seed in range(5)}) > 1  # fmt: skip

@@ -2,18 +2,25 @@
 
 Under ``add_or_remove_one`` the number of records is itself private, yet a plan divides by it. Where
 no public bound is stated, a little of the budget buys one: the count plus noise that is never
-negative. Here is what that costs; `dplateau.training.count` draws it.
+negative. A coarse one comes first, and sharper ones are bought only where it does not do, so that
+the share shrinks as records and budget grow. Here is what they cost; `dplateau.training.count`
+draws them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dplateau._validate import positive, probability
 
 EPSILON_SHARE = 0.02  # of the budget; the noise then has a deviation of 71/epsilon records
 DELTA_SHARE = 0.01
+# Of epsilon and of delta, for one count after the other until one is sharp.
+LADDER = ((0.0005, 0.001), (0.004, 0.002), (EPSILON_SHARE, 0.007))
+SHARP = 0.2  # half width, as a share of the likely number, up to which a count does
 EPSILON_BESIDE_NOISE = 0.02  # where the noise multiplier is given, so that no budget is known
 
 _ROUNDING = 1e-9  # far above the error of the logarithms below, far below anything that matters
@@ -89,3 +96,114 @@ class PrivateCount:
     def likely_records(self, counted: int) -> int:
         """The middle of the counts that a result stands for: its best guess, at least 1."""
         return max(counted - self.half_width, 1)
+
+    @property
+    def together(self) -> PrivateCount:
+        """The count itself; of several, one of the same price."""
+        return self
+
+    def is_sharp(self, counted: int) -> bool:
+        """Whether a result says all that a plan needs to know."""
+        return self.half_width <= SHARP * self.likely_records(counted)
+
+
+@dataclass(frozen=True)
+class SeveralCounts:
+    """Counts bought one after the other, each because the one before it was not sharp.
+
+    See docs/theory.md#section-13.
+
+    Parameters
+    ----------
+    counts : tuple of PrivateCount
+        All that were bought, the sharpest last.
+
+    Guarantee
+    ---------
+    Whether another count is bought, and all that follows, is a function of those before it. As
+    every way to go on spends no more than what is left of the budget, what they cost adds up
+    (theory, section 13).
+
+    Examples
+    --------
+    >>> SeveralCounts((PrivateCount(0.001, 1e-9), PrivateCount(0.02, 1e-8))).epsilon
+    0.021
+    """
+
+    counts: tuple[PrivateCount, ...]
+
+    @property
+    def epsilon(self) -> float:
+        """What all of them cost."""
+        return math.fsum(each.epsilon for each in self.counts)
+
+    @property
+    def delta(self) -> float:
+        """What all of them cost."""
+        return math.fsum(each.delta for each in self.counts)
+
+    @property
+    def together(self) -> PrivateCount:
+        """One count of the same price."""
+        return PrivateCount(self.epsilon, self.delta)
+
+    @property
+    def half_width(self) -> int:
+        """Of the last."""
+        return self.counts[-1].half_width
+
+    def epsilon_left(self, epsilon: float) -> float:
+        """What a budget leaves for training."""
+        return (epsilon - self.epsilon) * _JUST_BELOW
+
+    def delta_left(self, delta: float) -> float:
+        """The delta that is left for training."""
+        return (delta - self.delta) * _JUST_BELOW
+
+    def likely_records(self, counted: int) -> int:
+        """The best guess from the last count's result."""
+        return self.counts[-1].likely_records(counted)
+
+
+RecordCount: TypeAlias = PrivateCount | SeveralCounts
+
+
+def ladder(epsilon: float, delta: float) -> tuple[PrivateCount, ...]:
+    """The counts that a budget may buy, coarse ones first (docs/theory.md#section-13).
+
+    Examples
+    --------
+    >>> [count.epsilon for count in ladder(1.0, 1e-5)]
+    [0.0005, 0.004, 0.02]
+    """
+    epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
+    return tuple(PrivateCount(share * epsilon, part * delta) for share, part in LADDER)
+
+
+def until_sharp(
+    counts: Sequence[PrivateCount], draw: Callable[[PrivateCount], int]
+) -> tuple[RecordCount, int]:
+    """The counts that were bought, and the last one's result (docs/theory.md#section-13).
+
+    Parameters
+    ----------
+    counts : sequence of PrivateCount
+        What may be bought, in this order.
+    draw : callable
+        A count's result; asked only for those that are bought.
+
+    Examples
+    --------
+    >>> for records in (10**4, 10**6):  # as if there were no noise
+    ...     bought, _ = until_sharp(ladder(1.0, 1e-5), lambda count: records + count.half_width)
+    ...     print(bought.epsilon)
+    0.0245
+    0.0005
+    """
+    bought: list[PrivateCount] = []
+    for count in counts:
+        bought.append(count)
+        counted = draw(count)
+        if count.is_sharp(counted):
+            break
+    return (count if len(bought) == 1 else SeveralCounts(tuple(bought))), counted

@@ -21,7 +21,7 @@ from dplateau._json import amount, digest, number
 from dplateau.accounting.guarantee import RELEASE_EPSILON, Guarantee, account
 from dplateau.accounting.privacy_loss.conversions import tradeoff_from_profile
 from dplateau.accounting.program import ProgramGuarantee, as_run
-from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.record_count import PrivateCount, RecordCount, SeveralCounts
 from dplateau.certificate import wording
 from dplateau.certificate.bought import Bought
 from dplateau.errors import PlanError
@@ -134,7 +134,7 @@ class Counting:
 
     Parameters
     ----------
-    count : PrivateCount, optional
+    count : PrivateCount or SeveralCounts, optional
         The mechanism that gave ``plan.records``; None where a public bound was stated.
     budget : float, optional
         The epsilon that both together were planned for, whatever the count would be. It is claimed
@@ -142,7 +142,7 @@ class Counting:
         the noise was given instead, and the sum follows from the outcome.
     """
 
-    count: PrivateCount | None = None
+    count: RecordCount | None = None
     budget: float = 0.0
 
     def training_delta(self, delta: float) -> float:
@@ -181,7 +181,10 @@ class Counting:
         """The count's mechanism and parameters, and what they leave for training."""
         assert self.count is not None
         own = guarantee.epsilon(guarantee.reference_delta)
+        several = self.count.counts if isinstance(self.count, SeveralCounts) else ()
+        parts = [{"epsilon": each.epsilon, "delta": each.delta} for each in several]
         return {
+            **({"parts": parts} if parts else {}),
             "mechanism": "truncated geometric",
             "epsilon": self.count.epsilon,
             "delta": self.count.delta,
@@ -197,7 +200,9 @@ class Counting:
         stored = record.get("count")
         if stored is None:
             return cls()
-        count, claimed = PrivateCount(stored["epsilon"], stored["delta"]), record["guarantee"]
+        parts = [PrivateCount(each["epsilon"], each["delta"]) for each in stored.get("parts", ())]
+        one = PrivateCount(stored["epsilon"], stored["delta"])
+        count, claimed = SeveralCounts(tuple(parts)) if parts else one, record["guarantee"]
         if count.delta >= claimed["delta"]:
             raise PlanError(
                 f"the count's delta {count.delta:g} leaves nothing of {claimed['delta']:g}."

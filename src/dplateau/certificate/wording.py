@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from dplateau.accounting.guarantee import RELEASE_DELTA, RELEASE_EPSILON, WEAK_EPSILON
-from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.record_count import RecordCount, SeveralCounts
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import PERSON, RECORD, in_units
@@ -121,7 +121,7 @@ def statement(
     rates: Mapping[str, float],
     *,
     seeded: bool,
-    count: PrivateCount | None = None,
+    count: RecordCount | None = None,
 ) -> str:
     """The promise in two or three sentences."""
     relation = RELATIONS[plan.neighboring_relation]
@@ -201,17 +201,19 @@ def records(plan: Plan) -> str:
     return in_units(f"{bound}{plan.records:,} records", plan.unit)
 
 
-def _upper_bound(plan: Plan, count: PrivateCount) -> str:
+def _upper_bound(plan: Plan, count: RecordCount) -> str:
     return (
         f"The number of records is protected too: {plan.records:,} is an upper bound on it with "
         f"noise in it, and {above(count.epsilon)} of epsilon pays for that."
     )
 
 
-def counted(count: PrivateCount | None) -> tuple[str, ...]:
+def counted(count: RecordCount | None) -> tuple[str, ...]:
     """What makes a noisy upper bound on the number of records private, in one sentence."""
     if count is None:
         return ()
+    if isinstance(count, SeveralCounts):
+        return tuple(each for part in count.counts for each in counted(part))
     m = f"{count.half_width:,}"
     return (
         f"the number of records is known as n + {m} + Z only, Z geometric at rate "
@@ -261,7 +263,7 @@ def rounding(epsilon: float, delta: float) -> str:
     )
 
 
-def covered(plan: Plan, count: PrivateCount | None = None) -> tuple[str, ...]:
+def covered(plan: Plan, count: RecordCount | None = None) -> tuple[str, ...]:
     """What the guarantee is about."""
     if plan.hidden_state:
         first = (
@@ -288,7 +290,7 @@ def covered(plan: Plan, count: PrivateCount | None = None) -> tuple[str, ...]:
 
 
 def not_covered(
-    plan: Plan, count: PrivateCount | None = None, *, planned: bool = True
+    plan: Plan, count: RecordCount | None = None, *, planned: bool = True
 ) -> tuple[str, ...]:
     """What the guarantee says nothing about.
 

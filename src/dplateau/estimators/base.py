@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from dplateau._validate import positive
-from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.record_count import RecordCount
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.evaluation import Evaluation
 from dplateau.certificate.record import Certificate, Counting, fingerprint
@@ -46,7 +46,7 @@ from dplateau.plan.plan import Plan
 from dplateau.plan.units import PERSON
 from dplateau.training.asking import Here
 from dplateau.training.cluster import ClusterTeam
-from dplateau.training.count import count_records
+from dplateau.training.count import count_until_sharp
 from dplateau.training.partitions import lies_elsewhere, refuse_elsewhere
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
@@ -140,17 +140,18 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
     def _train(self, X: Any, y: Any, options: FitOptions) -> None:
         """Run the plan on validated data; ``weights_``: the features' first, intercept's last."""
         warn_of_learned_steps(self)
-        counting = self._counting()
         self._refuse_unpriced(options)
         apart = (options.reservation, options.checkpoint, options.sample_weight)
         weighed = self.largest_weight != 1 or any(each is not None for each in apart)
         self._left_alone = weighed or stay_as_they_are(X)
         y = y if y is None or isinstance(y, Encoded) else self._targets(y)
-        plan = self._plan_for(X, counting.count, options.groups)
-        bought = self._purchases(plan.records, X.shape[1])
+        plan, count = self._plan_for(X, options.groups)
+        counting = self._counting_with(count)
+        likely = plan.records if count is None else count.likely_records(plan.records)
+        bought = self._purchases(likely, X.shape[1])
         if bought.moments is not None:  # what has no intervals is refused before any step
             bought.moments.noise(plan)
-        X = self._scaled(X, bought, plan.records, y, options.groups)
+        X = self._scaled(X, bought, likely, y, options.groups)
         assert plan.loss is not None
         if options.reservation is not None:  # no step before the ledger has agreed to the plan
             options.reservation.confirm(plan, counting)
@@ -271,15 +272,16 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
         self.scaling_ = looked(seen, (low, high), look, self.random_state)
         return mapped(X, self.scaling_)
 
-    def _plan_for(self, X: Any, count: PrivateCount | None, groups: Any) -> Plan:
+    def _plan_for(self, X: Any, groups: Any) -> tuple[Plan, RecordCount | None]:
         """The one place where the number of rows, or of people, of private data is read."""
         rows, features = X.shape
         if groups is not None:
             rows = by_person(groups, rows)[1].size - 1
-        plan = self._plan_for_units(rows, features, count)
-        return plan.replace(unit=PERSON) if groups is not None or _are_people(X) else plan
+        plan, count = self._plan_for_units(rows, features)
+        people = groups is not None or _are_people(X)
+        return plan.replace(unit=PERSON) if people else plan, count
 
-    def _plan_for_units(self, rows: int, features: int, count: PrivateCount | None) -> Plan:
+    def _plan_for_units(self, rows: int, features: int) -> tuple[Plan, RecordCount | None]:
         public = relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE
         if public and self.records is not None and self.records != rows:
             raise DataError(
@@ -287,13 +289,14 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
                 f"{self.neighboring_relation!r} their number is public and taken from X: leave "
                 "records out. It is an upper bound under 'add_or_remove_one'."
             )
-        if count is None:
+        counts = self._counts()
+        if not counts:
             records = rows if self.records is None else self.records
             refuse_unreleasable(records, self.delta)
-            return self.plan(records, features)
-        bound = count_records(count, rows, self.random_state)
+            return self.plan(records, features), None
+        count, bound = count_until_sharp(counts, rows, self.random_state)
         refuse_unreleasable(bound, self.delta)
-        return self._plan(bound, features, count.likely_records(bound))
+        return self._plan(bound, features, count.likely_records(bound), count), count
 
     def _records(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Features and targets to train on: their shapes are checked, their content is not.

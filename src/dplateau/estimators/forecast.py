@@ -14,6 +14,7 @@ VIEW = 0.1  # of what there is to learn: forecast noise that a long view puts up
 FEW = 0.5  # share of the reach that is worth going for where records are few
 ENOUGH = 600.0  # n mu R / Delta per class from which on all of it is
 MANY_WEIGHTS = 1000  # features that many separate classes as a rule; with fewer the view shortens
+LEARNED = 0.01  # nats, by the bound, that rows drawn in to their usual length leave behind for good
 
 
 def predicted_excess(plan: Plan, n_features: int, *, filled: float = 1.0) -> float:
@@ -46,18 +47,27 @@ def _flattened(loss: Loss, weights: int, noise: float) -> float:
     """How many times less than at the start curvature is once a long view has been learned.
 
     It is what makes the best travel the one whose noise costs `VIEW` of the stake at the start;
-    less in proportion where features are few and labels hardly follow from them.
+    far less where features are few and labels hardly follow from them.
     """
     if not loss.labels or noise == 0:
         return 1.0
-    view = VIEW * min(1.0, weights / loss.outputs / MANY_WEIGHTS)
+    view = VIEW * min(1.0, weights / loss.outputs / MANY_WEIGHTS) ** 2
     return max(1.0, (4 * view * loss.stake / loss.reach) ** 2 / (2 * weights * noise))
 
 
-def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, privacy: float) -> float:
+def best_travel(
+    loss: Loss,
+    sensitivity: float,
+    weights: int,
+    norm: float,
+    privacy: float,
+    *,
+    drawn_in: bool = False,
+) -> float:
     """``tau``: step size times steps, by the planner's rule.
 
-    ``privacy`` is ``n mu``; ``norm`` the bound on augmented feature rows.
+    ``privacy`` is ``n mu``; ``norm`` the bound on augmented feature rows; ``drawn_in`` says whether
+    a look has centred them and cut the bound to their usual length.
     """
     noise = (sensitivity / (privacy * norm)) ** 2  # per unit of t = tau R**2
     known = _known(loss, noise)
@@ -76,7 +86,20 @@ def best_travel(loss: Loss, sensitivity: float, weights: int, norm: float, priva
         walking = brentq(
             lambda t: loss.curvature * noise * t * (start + gain * t) ** 2 - gain, 0.0, walking
         )
-    return min((t for t in (walking, settled) if t > 0), key=total) / norm**2
+    t = min((t for t in (walking, settled) if t > 0), key=total)
+    if drawn_in and loss.labels:
+        t = 1 / (1 / t + 1 / _all_learned(loss, weights))
+    return t / norm**2
+
+
+def _all_learned(loss: Loss, weights: int) -> float:
+    """``tau R**2`` after which more budget is not worth more travel.
+
+    It leaves `LEARNED` by the bound, which is far too high for rows that are centred and as long as
+    they may be: all their directions bend the loss. The more features there are, the less each.
+    """
+    left = min(LEARNED, loss.outputs / weights)
+    return loss.reach**2 / (2 * left)
 
 
 def _known(loss: Loss, noise: float) -> float:

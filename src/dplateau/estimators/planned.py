@@ -14,7 +14,7 @@ from dplateau._validate import non_negative, positive, whole
 from dplateau.accounting.guarantee import WEAK_EPSILON
 from dplateau.accounting.looks import Look
 from dplateau.accounting.prepared import plan_beside
-from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.record_count import PrivateCount, RecordCount, ladder, until_sharp
 from dplateau.accounting.rounding import provable
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Counting
@@ -83,9 +83,10 @@ class PlannedModel(BaseEstimator):
         What "one record" means in the guarantee.
     records : int, optional
         Under "add_or_remove_one", where the number of rows is itself private: a public upper bound
-        on it, which everything is divided by. Left out, 2 % of ``epsilon`` and 1 % of ``delta``
-        (with ``noise_multiplier``: an epsilon of 0.02 beside the noise's) buy one: a count with
-        noise that is never negative.
+        on it, which everything is divided by. Left out, 0.05 % of ``epsilon`` buys one, a count
+        with noise that is never negative; where that is too coarse, 0.4 % and then 2 % buy sharper
+        ones, and 1 % of ``delta`` at most (with ``noise_multiplier``: an epsilon of 0.02 beside the
+        noise's).
     fit_intercept : bool, default True
         Whether scores have a constant term.
     largest_weight : float, default 1
@@ -158,15 +159,24 @@ class PlannedModel(BaseEstimator):
         """
         return self._plan(n_samples, n_features)
 
-    def _plan(self, n_samples: int, n_features: int, likely_records: int | None = None) -> Plan:
+    def _plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        likely_records: int | None = None,
+        count: RecordCount | None = None,
+    ) -> Plan:
         self._check_facts()
         batches = self._batches(n_samples)
-        count, epsilon, delta = self._count(), self._spent, self.delta
+        count, epsilon, delta = count or self._expected_count(n_samples), self._spent, self.delta
         if count is not None:
             epsilon = None if epsilon is None else count.epsilon_left(epsilon)
             delta = count.delta_left(delta)  # type: ignore[arg-type]
         steps = self._steps(n_samples, batches)
         room = self._room(n_samples, n_features) if steps is None else {}
+
+        purchases = self._purchases(likely_records or n_samples, n_features)
+        drawn_in = purchases.scaling is not None and not self._bought
 
         def planned(price: float | None) -> Plan:
             try:
@@ -187,12 +197,13 @@ class PlannedModel(BaseEstimator):
                     iterations=steps,
                     step_size=self.learning_rate,
                     hidden_state=self.hidden_state,
+                    drawn_in=drawn_in,
                     **room,
                 )
             except PlanError as refusal:
                 raise PlanError(in_parameters(str(refusal), endless=steps == math.inf)) from None
 
-        mu = self._purchases(n_samples, n_features).mu
+        mu = purchases.mu
         if mu == 0 or epsilon is None:
             return planned(epsilon)
         return plan_beside(planned, mu, epsilon, delta)  # type: ignore[arg-type]
@@ -208,7 +219,7 @@ class PlannedModel(BaseEstimator):
     def explain(self, n_samples: int, n_features: int) -> str:
         """What `fit` would do on data of this shape, and what it would cost, in words."""
         plan = self.plan(n_samples, n_features)
-        counting = self._counting()
+        counting = self._counting_with(self._expected_count(n_samples))
         purchases = self._purchases(n_samples, n_features)
         guarantee = purchases.guarantee(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
         counted = ""
@@ -355,15 +366,32 @@ class PlannedModel(BaseEstimator):
         per_epoch = (batches or FullBatch()).per_epoch(n_samples)
         return math.ceil(positive("epochs", self.epochs) * per_epoch)
 
-    def _count(self) -> PrivateCount | None:
-        """What `fit` pays to know the number of rows; None where it is public or stated."""
-        if (
-            self.records is not None
-            or relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE
-        ):
+    @property
+    def _counted(self) -> bool:
+        """Whether the number of rows is private and has to be bought."""
+        private = relation_name(self.neighboring_relation) == ADD_OR_REMOVE_ONE
+        return private and self.records is None
+
+    def _counts(self) -> tuple[PrivateCount, ...]:
+        """The counts that `fit` may buy, one after the other until one is sharp."""
+        if not self._counted:
+            return ()
+        if self._spent is None:
+            return (PrivateCount.within(None, self.delta),)  # type: ignore[arg-type]
+        return ladder(self._spent, self.delta)  # type: ignore[arg-type]
+
+    def _expected_count(self, records: int) -> RecordCount | None:
+        """What `fit` would pay to know that there are so many rows; None where it is no secret."""
+        counts = self._counts()
+        if not counts:
             return None
-        return PrivateCount.within(self._spent, self.delta)  # type: ignore[arg-type]
+        return until_sharp(counts, lambda count: records + count.half_width)[0]
+
+    def _counting_with(self, count: RecordCount | None) -> Counting:
+        return Counting() if count is None else Counting(count, float(self._spent or 0.0))
 
     def _counting(self) -> Counting:
-        count = self._count()
-        return Counting() if count is None else Counting(count, float(self._spent or 0.0))
+        """One count of a fixed price: what a search buys."""
+        if not self._counted:
+            return Counting()
+        return self._counting_with(PrivateCount.within(self._spent, self.delta))  # type: ignore[arg-type]

@@ -12,11 +12,13 @@ the number of weights and ``tau`` for step size times steps. Starting at 0,
 
 ``tau`` minimises the sum. In classification the curvature falls as scores grow, and with it what
 noise costs: with a large budget ``tau`` is such that noise would cost `forecast.VIEW` of what there
-is to learn at the curvature of the start. The step is ``STEP`` over the curvature, logistic
-gradients are clipped at half of ``R``. Steps follow the forecast as long as they gain what their
-time is worth (`effort.price`), within the announced time; batches are as small as that makes them
-and as the accountant leaves the noise as it is. A softmax may be clipped only if composition is all
-that is claimed; it nearly always pays (a third of the noise), so both kinds are forecast.
+is to learn at the curvature of the start; where rows are centred and drawn in to their usual
+length, all is learned after some travel whatever the budget. The step is ``STEP`` over the
+curvature, logistic gradients are clipped at half of ``R``. Steps follow the forecast as long as
+they gain what their time is worth (`effort.price`), within the announced time; batches are as small
+as that makes them and as the accountant leaves the noise as it is. A softmax may be clipped only if
+composition is all that is claimed; it nearly always pays (a third of the noise), so both kinds are
+forecast.
 """
 
 from __future__ import annotations
@@ -78,6 +80,7 @@ class _Task:
     seconds: float
     granted: bool  # whether time was given, and costs nothing
     from_disk: bool
+    drawn_in: bool  # rows are centred and as long as data_norm, as a rule
 
     @property
     def hit(self) -> float:
@@ -114,6 +117,7 @@ def suggest_plan(
     seconds: float | None = None,
     pace: Pace = ORDINARY,
     from_disk: bool = False,
+    drawn_in: bool = False,
 ) -> Plan:
     """The plan with the least predicted excess loss for a budget, from public facts alone.
 
@@ -140,6 +144,9 @@ def suggest_plan(
         How fast steps are; by default an ordinary machine's.
     from_disk : bool
         Records are read from disk: batches, where there are any, are allocated in one pass.
+    drawn_in : bool
+        Rows will be centred and ``data_norm`` is their usual length, as after a bought look:
+        classes are then learned after less travel.
 
     Returns
     -------
@@ -174,6 +181,7 @@ def suggest_plan(
         seconds=ANNOUNCED if seconds is None else positive("seconds", seconds),
         granted=seconds is not None,
         from_disk=from_disk,
+        drawn_in=drawn_in,
     )
     given = {
         "domain": Everywhere() if domain is None else domain,
@@ -337,7 +345,8 @@ def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
     norm, weights = loss.augmented_norm(task.data_norm), task.weights(loss)
     if task.mu is not None:
         privacy = task.likely * task.mu
-        return best_travel(loss, task.hit * lipschitz, weights, norm, privacy) / task.filled
+        facts = (loss, task.hit * lipschitz, weights, norm, privacy)
+        return best_travel(*facts, drawn_in=task.drawn_in) / task.filled
     eta = STEP / (loss.curvature * norm**2)
     sigma = non_negative("noise_multiplier", noise_multiplier) * lipschitz / task.likely
     longest = _worth(task, loss, FullBatch(), eta) * eta

@@ -84,7 +84,8 @@ def from_certificate(certificate: Certificate, relation: str) -> Mechanism:
             f"{certificate.plan.neighboring_relation!r}; the data set's budget is kept under "
             f"{relation!r}. Train with that relation."
         )
-    return _finite(Training(plan, certificate.delta, counting.count, certificate.epsilon))
+    count = counting.count.together
+    return _finite(Training(plan, certificate.delta, count, certificate.epsilon))
 
 
 def _complete(certificate: Certificate) -> Plan:

@@ -251,8 +251,9 @@ class Ledger:
         """Buy a reservation's plan; see `Reservation.confirm`."""
         account = self.account(reservation.dataset)
         account.check_unit(plan.unit)
+        count = None if counting.count is None else counting.count.together
         mechanism = Training(
-            under(plan, account.relation), reservation.delta, counting.count, counting.budget
+            under(plan, account.relation), reservation.delta, count, counting.budget
         ).as_released()
         self._change(
             reservation,

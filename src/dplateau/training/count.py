@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from dplateau.accounting.record_count import PrivateCount
+from dplateau.accounting.record_count import PrivateCount, RecordCount, until_sharp
 from dplateau.training import noise
 
 
-def count_records(count: PrivateCount, records: int, random_state: noise.Seed = None) -> int:
-    """An upper bound on ``records`` that is private as ``count`` states.
+def count_records(count: RecordCount, records: int, random_state: noise.Seed = None) -> int:
+    """An upper bound on ``records`` that is private as ``count`` states, by a single draw.
 
     A given ``random_state`` makes it reproducible, hence not for release.
     """
+    return _drawn(count.together, records, _stream(random_state))
+
+
+def count_until_sharp(
+    counts: Sequence[PrivateCount], records: int, random_state: noise.Seed = None
+) -> tuple[RecordCount, int]:
+    """One count after the other until one is sharp: what was bought, and the last one's result."""
+    generator = _stream(random_state)
+    return until_sharp(counts, lambda count: _drawn(count, records, generator))
+
+
+def _stream(random_state: noise.Seed) -> np.random.Generator:
     # The first pair of streams is the training's: a draw shared with it would be no secret.
     _, (generator, _) = noise.open_streams(random_state, 2)
+    return generator
+
+
+def _drawn(count: PrivateCount, records: int, generator: np.random.Generator) -> int:
     m = count.half_width
     while abs(z := two_sided_geometric(Fraction(count.epsilon), generator)) > m:
         pass

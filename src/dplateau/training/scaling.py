@@ -209,6 +209,8 @@ def private_centre(
     found = _noisy(sums, of_sums, generator) / records
     mean, hidden = found[:-1], (found.size - 1) * (of_sums / records) ** 2
     length = float(mean @ mean)
+    if length > 1:  # no mean is longer than the rows: too few records were divided by
+        mean, length = mean / math.sqrt(length), 1.0
     # What noise alone would make of it is taken off, and nothing is left where it is all noise.
     kept = 0.0 if sparse else max(1 - hidden / max(length, 1e-300), 0.0)
     usual = max(found[-1] + 0.5 - kept**2 * length + of_sums / records, _NARROWEST**2)
