@@ -73,7 +73,7 @@ def train(
         int | None,
         typer.Option(
             help="Under add_or_remove_one: a public upper bound on the number of rows. Left out, "
-            "2 % of the budget buys one."
+            "0.05 to 2.5 % of the budget buys one."
         ),
     ] = None,
     time_budget: Annotated[
