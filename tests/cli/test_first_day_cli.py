@@ -148,6 +148,13 @@ def test_a_large_epsilon_is_called_what_it_is(train, dplateau, folder, epsilon, 
     assert dplateau("verify", folder / "model")[0] == 0
 
 
+def test_training_tells_no_count_of_what_the_schema_loses(train, folder):
+    frame = pd.read_csv(folder / "ward.csv")
+    first = train()
+    frame.assign(ward="?", age="$1").to_csv(folder / "ward.csv", index=False)
+    assert train("--force") == first  # all cells are lost, and not a word of it
+
+
 @pytest.mark.parametrize("epsilon", [9, 1e6])
 def test_what_is_not_spent_of_a_budget_is_said(train, epsilon):
     code, out, _ = train(epsilon=epsilon)
