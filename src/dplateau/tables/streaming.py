@@ -60,7 +60,9 @@ class TableStream:
         size = sum(file.about_rows() for file in self.files) * max(4 * features, 8 * looked_at)
         return (
             f"The table is trained from the disk: {gigabytes(size)} of scratch space in "
-            f"{str(self.scratch)!r}, in files without a name."
+            f"{str(self.scratch)!r}, in files without a name. Where batches are laid out in "
+            "the order in which steps read them, they take of what is left there, at most four "
+            "fifths."
         )
 
     def encoded(
