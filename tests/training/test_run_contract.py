@@ -60,6 +60,23 @@ LOSSES = [
 ]
 
 
+@pytest.mark.parametrize("scale", [1e-100, 1e-150, 1e-163, 1e-200, 1e-290])
+@pytest.mark.parametrize("layout", [np.array, scipy.sparse.csr_array])
+def test_rows_are_clipped_where_their_squares_underflow(scale, layout):
+    """Rows a thousand times too long were taken for short ones: the step was as much too long."""
+    X, y = problem()
+    long = X / np.linalg.norm(X, axis=1)[:, None] * (1e3 * scale)
+    plan = plan_for(
+        batches=dp.FullBatch(),
+        iterations=1,
+        data_norm=scale,
+        step_size=1 / scale,
+        noise_multiplier=0.0,
+        domain=dp.Everywhere(),
+    )
+    assert np.linalg.norm(run(plan, LOSS, layout(long), y)) <= 0.5 * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.kind}{loss.intercept:g}")
 @pytest.mark.parametrize("layout", [np.array, np.asfortranarray, scipy.sparse.csr_array])
