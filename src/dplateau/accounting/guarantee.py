@@ -87,7 +87,7 @@ def account(plan: Plan, delta: float = 1e-6) -> Guarantee:
     ...                domain=dp.L2Ball(1.0))
     >>> result = account(plan).at(1e-6)
     >>> round(result.epsilon, 3), result.bound
-    (0.431, 'forgetting')
+    (0.425, 'coupling')
     """
     return Guarantee(plan, check_delta(delta))
 

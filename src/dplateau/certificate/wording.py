@@ -34,6 +34,8 @@ THEOREMS = {
     "steps, so only the last ones count (theory, section 6).",
     "patterns": "Hidden hits: the noise of later steps covers in which of the earlier ones a "
     "record took part (theory, section 14).",
+    "coupling": "Coupling: runs on the two data sets are made to meet by the noise they draw, at a "
+    "price that looks at the privacy lost so far (theory, section 24).",
 }
 
 

@@ -4,9 +4,9 @@ import { numeric, short, steps as inSteps, percent, valueAt } from "./figure.js"
 
 export const LABELS = {
   reported: "reported", composition: "composition", paper: "the paper", shift: "shift", patterns: "patterns",
-  forgetting: "forgetting", lower: "lower bound",
+  forgetting: "forgetting", lower: "lower bound", coupling: "coupling",
 };
-const LOOKS = { reported: 0, composition: 1, paper: 2, shift: 3, patterns: 4, forgetting: 5, lower: 6 };
+const LOOKS = { reported: 0, composition: 1, paper: 2, shift: 3, patterns: 4, forgetting: 5, lower: 6, coupling: 7 };
 const NOT_BOUNDS = ["paper", "lower"];
 
 export const lookOf = (name) => LOOKS[name] ?? 7 + ([...name].reduce((sum, c) => sum + c.charCodeAt(0), 0) % 2);

@@ -16,6 +16,7 @@ LABELS = {
     "patterns": "patterns",
     "forgetting": "forgetting",
     "lower": "lower bound",
+    "coupling": "coupling",
 }
 _HOW = "Point at the figure, or use the arrow keys in it, to read values."
 LOOKS = {name: look for look, name in enumerate(LABELS)}  # as in curves.js

@@ -1,0 +1,302 @@
+"""The coupling game on a grid: two worlds meet, and what their meeting costs (theory, section 24).
+
+The state is the distance ``r`` of the two worlds and ``y``, the privacy loss so far less epsilon;
+time runs backwards. Everything is an upper bound: between nodes of ``r`` the value lies below the
+chord times a known factor, between nodes of ``y`` below the chord in ``e^-y``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
+_REACH = 7.6  # noise deviations; what lies beyond is counted as a certain loss
+_BEYOND = 1e-13  # its chance, and more
+_UP = 1 + 1e-11  # far above the rounding of a step
+_PANEL = 0.25  # widest panel of a quadrature in noise deviations
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Nodes of ``y``: ``low + k * gap`` for ``k < size``; beyond them values are rounded up.
+
+    See docs/theory.md#section-24.
+    """
+
+    low: float
+    gap: float
+    size: int
+
+    @cached_property
+    def nodes(self) -> Vector:
+        return np.asarray(self.low + self.gap * np.arange(self.size, dtype=np.float64))
+
+    def upper_share(self, above: Vector) -> Vector:
+        """How much of what lies ``above`` a node goes to the next one, linearly in ``e^-y``."""
+        return np.asarray(np.clip(np.expm1(-above) / math.expm1(-self.gap), 0.0, 1.0))
+
+    def spread(self, moves: Vector, masses: Vector) -> tuple[int, Vector]:
+        """Masses that move ``y`` by ``moves``, on whole gaps: the first, and the rows."""
+        place = np.floor(moves / self.gap).astype(int)
+        share = self.upper_share(moves - place * self.gap)
+        first = int(place.min())
+        columns = np.zeros((moves.size, int(place.max()) - first + 2))
+        columns[np.arange(moves.size), place - first] = 1 - share
+        columns[np.arange(moves.size), place - first + 1] += share
+        return first, np.asarray(masses @ columns)
+
+    def windows(self, row: Vector, first: int, width: int) -> Vector:
+        """``row`` seen from every node: ``width`` values from ``first`` gaps further on."""
+        before, after = max(0, -first), max(0, first + width - 1)
+        full = np.concatenate([np.full(before, row[0]), row, np.ones(after)])
+        return sliding_window_view(full, width)[first + before :][: self.size]
+
+
+class _Moves:
+    """Rows as seen ``moves`` further on, each row by its own; beyond the last node it is 1."""
+
+    def __init__(self, losses: Losses, moves: Vector) -> None:
+        place = np.floor(moves / losses.gap).astype(int)
+        self._share = losses.upper_share(moves - place * losses.gap)[:, None]
+        size = losses.size
+        index = np.clip(place[:, None] + np.arange(size + 1), 0, size)
+        self._flat = index + (size + 1) * np.arange(moves.size)[:, None]
+
+    def __call__(self, rows: Vector) -> Vector:
+        padded = np.empty((rows.shape[0], rows.shape[1] + 1))
+        padded[:, :-1], padded[:, -1] = rows, 1.0
+        seen = padded.ravel().take(self._flat)
+        seen[:, :-1] += self._share * (seen[:, 1:] - seen[:, :-1])
+        return np.asarray(seen[:, :-1])
+
+
+def _panels(edges: Vector) -> tuple[Vector, Vector]:
+    middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
+    return (middle[:, None] + half[:, None] * _NODES).ravel(), (half[:, None] * _WEIGHTS).ravel()
+
+
+def _aligned(low: float, high: float, gap: float, origin: float) -> Vector:
+    """Edges of panels that no multiple of ``gap`` from ``origin`` falls inside."""
+    first, last = math.ceil((low - origin) / gap), math.floor((high - origin) / gap)
+    kinks = origin + gap * np.arange(first, last + 1)
+    plain = np.linspace(low, high, math.ceil((high - low) / _PANEL) + 1)
+    edges = np.unique(np.concatenate([plain, kinks]))
+    edges = edges[(edges >= low) & (edges <= high)]
+    keep = np.append(np.diff(edges) > 1e-9, True)
+    keep[0] = True
+    return np.asarray(edges[keep])
+
+
+def _density(z: Vector) -> Vector:
+    return np.asarray(np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
+
+
+_TRIED = np.linspace(0.0, 40.0, 1001)
+_BEND = np.append(0.5, _TRIED[1:] / np.expm1(2 * _TRIED[1:]))
+
+
+def chord_factors(nodes: Vector, pull: float, contraction: float = 1.0) -> Vector:
+    """How far a value may lie above its chord between neighbouring nodes, as a factor.
+
+    See docs/theory.md#section-24.
+
+    Kernels ``f`` have ``f'' >= -k^2 f``, so ``f`` is below ``k h / sin(k h)`` times its chord;
+    ``k^2 = 1/4 + sup_t [t/(e^{2t} - 1) - (t/rho - rho/4 + pull/4)^2]``, at most 3/4, for every
+    ``rho`` from the left node on. What is added is more than the supremum can hide between the
+    numbers that are tried.
+    """
+    h = float(nodes[1] - nodes[0])
+    rho = np.maximum(contraction * nodes[:-1], 1e-6)[:, None]
+    found = np.max(_BEND - (_TRIED / rho - rho / 4 + pull / 4) ** 2, axis=1) + 0.03
+    later = np.maximum.accumulate(found[::-1])[::-1]
+    k = np.sqrt(np.clip(0.25 + later, 0.28, 0.75)) * h
+    return np.asarray(k / np.sin(k))
+
+
+class _Kernel:
+    """One stretch of reflected noise, world 2 drawn towards world 1 by ``pull`` noise deviations.
+
+    ``apart`` has a row for every node the worlds start from and a column for every node they may
+    end at; ``met`` a row for every node, on whole numbers of gaps of ``y`` from ``first`` on.
+    """
+
+    def __init__(
+        self, nodes: Vector, starts: Vector, pull: float, losses: Losses, factors: Vector
+    ) -> None:
+        self.pull = pull
+        centre, rho = (starts[:, None] - pull) / 2, starts[:, None]
+
+        def density(eta: Vector) -> Vector:
+            return _density(eta - centre) * -np.expm1(-eta * rho)
+
+        count = nodes.size - 1
+        eta, weight = _panels(nodes / 2)
+        masses = (density(eta) * weight).reshape(starts.size, count, _NODES.size)
+        masses *= factors[:, None]
+        right = (_NODES + 1) / 2
+        self.apart = np.zeros((starts.size, count + 1))
+        self.apart[:, 1:] += masses @ right
+        self.apart[:, :-1] += masses @ (1 - right)
+        half, top = float(nodes[-1]) / 2, float(starts.max()) / 2 + 9
+        eta, weight = _panels(np.linspace(half, top, math.ceil((top - half) / _PANEL) + 1))
+        self.apart[:, -1] += density(eta) @ weight
+        self.apart *= _UP
+        self.first, self.met = self._meeting(centre, rho, losses)
+
+    def _meeting(self, centre: Vector, rho: Vector, losses: Losses) -> tuple[int, Vector]:
+        """They meet for sure below the middle, and with chance ``e^{-eta rho}`` above it."""
+        low, high = -_REACH - self.pull / 2, _REACH
+        gap = losses.gap / self.pull if self.pull > 0 else high - low
+        below, above = _aligned(low, 0.0, gap, 0.0), _aligned(0.0, high, gap, 0.0)
+        eta, weight = _panels(np.concatenate([below, above[1:]]))
+        masses = _density(eta - centre) * np.exp(-np.maximum(eta, 0.0) * rho) * weight * _UP
+        if self.pull == 0:
+            return 0, masses.sum(axis=1, keepdims=True)
+        return losses.spread(-self.pull * eta, masses)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a turn of the game is, in units of the noise of one stretch.
+
+    See docs/theory.md#section-24.
+
+    Parameters
+    ----------
+    far : float
+        The diameter.
+    hit : float
+        How far the hits of a turn move the worlds apart.
+    price : float
+        Deviation of the privacy loss if the hits of a turn are paid for while the worlds are
+        together.
+    stretches : int
+        Stretches of noise per turn, the hits ahead of the first.
+    contraction : float
+        Of a stretch.
+    """
+
+    far: float
+    hit: float
+    price: float
+    stretches: int = 1
+    contraction: float = 1.0
+
+
+class Game:
+    """The value of the game for every state, turn after turn from the end of the run.
+
+    See docs/theory.md#section-24.
+
+    ``together`` is the value where the worlds have met. ``apart[k]`` is for pull ``pulls[k]``; its
+    second index is the node of ``r``, its third that of ``y + pull r/2`` (which does not change
+    while the worlds are apart), less ``shifts[k]`` gaps.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        losses: Losses,
+        pulls: Vector,
+        intervals: int,
+        start: Callable[[Vector, Vector], Vector],
+    ) -> None:
+        self.rules, self.losses, self.pulls = rules, losses, pulls
+        self.nodes = np.linspace(0.0, rules.far, intervals + 1)
+        self.shifts = [round(a * rules.far / 4 / losses.gap) for a in pulls]
+        count = len(pulls)
+        self._after_hit = [_Moves(losses, np.full(intervals + 1, a * rules.hit / 2)) for a in pulls]
+        self._to_loss = [_Moves(losses, np.full(1, -n * losses.gap)) for n in self.shifts]
+        self._changes = [
+            [(o, self._change(k, o)) for o in (k - 1, k + 1) if 0 <= o < count]
+            for k in range(count)
+        ]
+        self.together = start(np.zeros(1), losses.nodes)[0]
+        self.apart = [self._opened(start, k) for k in range(len(pulls))]
+        self._hit = self._kernels(rules.hit)
+        self._quiet = self._kernels(0.0) if rules.stretches > 1 else self._hit
+        z, weight = _panels(_aligned(-_REACH, _REACH, losses.gap / rules.price, rules.price / 2))
+        self._paid = losses.spread(
+            rules.price * (rules.price / 2 - z), (_density(z) * weight * _UP)[None, :]
+        )
+
+    def _kernels(self, hit: float) -> list[_Kernel]:
+        c = self.rules.contraction
+        factors = np.max([chord_factors(self.nodes, a, c) for a in self.pulls], axis=0)
+        return [
+            _Kernel(self.nodes, c * self.nodes + hit, a, self.losses, factors) for a in self.pulls
+        ]
+
+    def _opened(self, start: Callable[[Vector, Vector], Vector], k: int) -> Vector:
+        """A staircase above the starting value, seen at constant ``y + pull r/2``."""
+        u = self.losses.nodes + self.shifts[k] * self.losses.gap
+        steps = [
+            start(self.nodes[i + 1 : i + 2], u - self.pulls[k] * self.nodes[i] / 2)[0]
+            for i in range(self.nodes.size - 1)
+        ]
+        return np.asarray(np.maximum([steps[0], *steps], [*steps, steps[-1]]))
+
+    def turn(self) -> None:
+        """One turn earlier."""
+        before = self.together
+        for stretch in range(self.rules.stretches):
+            last = stretch == self.rules.stretches - 1  # the first of the turn: hits come ahead
+            kernels = self._hit if last else self._quiet
+            self.apart = [self._stretched(k, kernels[k], last) for k in range(len(self.pulls))]
+            self.apart = [self._changed(k) for k in range(len(self.pulls))]
+        first, row = self._paid
+        paid = self.losses.windows(before, first, row.shape[1]) @ row[0] + _BEYOND
+        self.together = np.minimum(np.min([paid, *self._left()], axis=0), 1.0)
+
+    def _stretched(self, k: int, kernel: _Kernel, hit: bool) -> Vector:
+        first = kernel.first + self.shifts[k]
+        met = self.losses.windows(self.together, first, kernel.met.shape[1])
+        found = kernel.apart @ self.apart[k] + kernel.met @ met.T + _BEYOND
+        if not hit or kernel.pull == 0:
+            return np.asarray(found)
+        return self._after_hit[k](found)
+
+    def _left(self) -> list[Vector]:
+        """The values of not paying where the worlds are together, one for every pull."""
+        return [self._to_loss[k](self.apart[k][:1])[0] for k in range(len(self.pulls))]
+
+    def _changed(self, k: int) -> Vector:
+        """The next larger or smaller pull from here on, where that is better.
+
+        One choice for every interval of ``r``, so that chords stay above; a node belongs to two.
+        """
+        options = [move(self.apart[other]) for other, move in self._changes[k]]
+        stacked = np.stack([self.apart[k], *options])
+        sums = stacked[:, :-1] + stacked[:, 1:]
+        best, left, right = sums[0], stacked[0, :-1].copy(), stacked[0, 1:].copy()
+        for option in range(1, len(stacked)):
+            better = sums[option] < best
+            best = np.where(better, sums[option], best)
+            np.copyto(left, stacked[option, :-1], where=better)
+            np.copyto(right, stacked[option, 1:], where=better)
+        np.maximum(left[1:], right[:-1], out=left[1:])
+        return np.asarray(np.vstack([left, right[-1:]]))
+
+    def _change(self, k: int, other: int) -> _Moves:
+        """To another pull at the same place and loss, also between nodes of ``r``."""
+        more = float(self.pulls[other] - self.pulls[k])
+        h = self.rules.far / (self.nodes.size - 1)
+        slid = (self.shifts[k] - self.shifts[other]) * self.losses.gap
+        return _Moves(self.losses, more * self.nodes / 2 + abs(more) * h / 2 + slid)
+
+    def from_anywhere(self) -> Vector:
+        """The value at every node of ``y`` for worlds as far apart as they can be."""
+        rows = []
+        for k, a in enumerate(self.pulls):
+            move = np.full(1, a * self.rules.far / 2 - self.shifts[k] * self.losses.gap)
+            rows.append(_Moves(self.losses, move)(self.apart[k][-1:])[0])
+        return np.asarray(np.min(rows, axis=0))
