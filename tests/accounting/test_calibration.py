@@ -100,7 +100,7 @@ def test_bad_targets_are_refused(epsilon: float) -> None:
         dp.calibrate(plan("full"), epsilon=epsilon, delta=1e-6)
 
 
-MOST_QUESTIONS = 20  # halving alone would take 30 from so far away
+MOST_QUESTIONS = 24  # halving alone would take 30 from so far away
 
 
 @pytest.mark.parametrize("solve_for", ["noise_multiplier", "iterations", "radius"])

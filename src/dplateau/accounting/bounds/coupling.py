@@ -1,9 +1,9 @@
-"""Adaptive coupling: worlds that meet, at a price that looks at the loss so far (section 24).
+"""Coupling: neighbours meet, at a price that looks at the loss so far (docs/theory.md#section-24).
 
 Forgetting lets two copies of one chain meet by chance and pays for every hit of a window on top.
-Here the two worlds themselves are coupled: noise is reflected, world 2 may be drawn towards world
-1, which is paid for, and what is done depends on how far apart the worlds are and on how much
-privacy has been lost. `dplateau.accounting.bounds.pursuit` works out the value of this game.
+Here the two neighbours themselves are coupled: noise is reflected, the second may be drawn towards
+the first, which is paid for, and what is done depends on how far apart the neighbours are and on
+how much privacy has been lost. `dplateau.accounting.bounds.pursuit` plays this game on a grid.
 """
 
 from __future__ import annotations
@@ -41,19 +41,18 @@ _DEAREST = 0.6  # of epsilon, the price of a turn's hits: others serve where it 
 _EVEN = 1.05  # schedules that vary by less are taken for constant ones
 _LOOKS = 30  # at the value, each after some turns
 _SETTLED = 3e-4  # relative change of epsilon between two looks
-_WORTH = 1.02  # less than this factor above a floor is left alone
 
 
 class CouplingBound(Bound):
-    """Section 24: the two worlds coupled until the end, with a view to what has been lost.
+    """Section 24: the two neighbours coupled until the end, with a view to what has been lost.
 
     See docs/theory.md#section-24.
     """
 
     name = "coupling"
     sentence = (
-        "Two worlds driven by reflected noise meet, and what their meeting costs is chosen with a "
-        "view to the privacy lost so far."
+        "Reflected noise makes two neighbours meet, and what that costs is chosen with a view to "
+        "the privacy lost so far."
     )
     link = "docs/theory.md#section-24"
     rank = 60
@@ -77,9 +76,9 @@ class CouplingBound(Bound):
         if not plan.is_constant:
             return 0.0
         cycle = cycle_of(plan)
-        free = (plan.diameter / float(plan.steps(0, 1).spread[0]) / 6) ** 2
+        free = (plan.diameter / float(plan.steps(0, 1).spread[0]) / 12) ** 2
         hits = max(1, math.ceil(min(plan.iterations, free) / cycle.period))
-        return _WORTH * gdp_epsilon(cycle.mu(hits, 0, 0.0), delta)
+        return gdp_epsilon(cycle.mu(hits, 0, 0.0), delta)
 
     def reason(self, chosen: Chosen) -> str:
         return (
@@ -109,7 +108,7 @@ class Turns(NamedTuple):
         return self.hits * self.cycle.period
 
     def start(self, last_hits: int) -> Vector:
-        """Nothing but the last hits, paid for as in section 4: ``mu`` by where the worlds stand."""
+        """The last hits alone, paid for as in section 4: ``mu`` by the distance at their start."""
         far, scale = self.rules.far, math.sqrt(self.steps)
         pending = self.rules.hit if self.hits > 1 else 0.0  # those of the turn before
         places = np.linspace(0.0, far, _INTERVALS + 1)
@@ -119,12 +118,12 @@ class Turns(NamedTuple):
 def _worst_step(plan: Plan) -> tuple[float, float, float] | None:
     """Least noise, largest hit and least shrinkage of all steps; None where these differ much.
 
-    More noise than is used is no harm: what is left over is the same in both worlds.
+    More noise than is used is no harm: what is left over is the same for both.
     """
     last = 1 if plan.is_constant else plan.iterations
     if last > LONGEST:
         return None
-    steps = plan.steps(0, int(last), both_worlds=True)
+    steps = plan.steps(0, int(last), both_neighbours=True)
     spread, shift = float(steps.spread.min()), float(steps.shift.max())
     if not spread > 0 or steps.spread.max() > _EVEN * spread or shift > _EVEN * steps.shift.min():
         return None
@@ -192,7 +191,7 @@ def _played(turns: Turns, scale: float, delta: float) -> tuple[Tabulated, int]:
         now = _tabulated(losses, found).epsilon(delta)
         settled = now < math.inf and now > before * (1 - _SETTLED)
         if settled or _tabulated(losses, game.together).epsilon(delta) > scale:
-            break  # or lost: worlds that are apart cost more than those that have met
+            break  # or lost: neighbours that are apart cost more than those that have met
         before = now
     steps = played * turns.length + (last - 1) * turns.cycle.period + 1
     return _tabulated(losses, found), steps

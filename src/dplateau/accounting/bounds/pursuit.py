@@ -1,8 +1,8 @@
-"""The coupling game on a grid: two worlds meet, and what their meeting costs (theory, section 24).
+"""The coupling game on a grid: what it costs that neighbours meet (docs/theory.md#section-24).
 
-The state is the distance ``r`` of the two worlds and ``y``, the privacy loss so far less epsilon;
-time runs backwards. Everything is an upper bound: between nodes of ``r`` the value lies below the
-chord times a known factor, between nodes of ``y`` below the chord in ``e^-y``.
+The state is the distance ``r`` of the two neighbours and ``y``, the privacy loss so far less
+epsilon; time runs backwards. Everything is an upper bound: between nodes of ``r`` the value lies
+below the chord times a known factor, between nodes of ``y`` below the chord in ``e^-y``.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ def chord_factors(nodes: Vector, pull: float, contraction: float = 1.0) -> Vecto
 
 
 class _Kernel:
-    """One stretch of reflected noise, world 2 drawn towards world 1 by ``pull`` noise deviations.
+    """One stretch of reflected noise, the second neighbour drawn to the first by ``pull``.
 
-    ``apart`` has a row for every node the worlds start from and a column for every node they may
-    end at; ``met`` a row for every node, on whole numbers of gaps of ``y`` from ``first`` on.
+    ``apart`` has a row for every node the neighbours start from and a column for every node they
+    may end at; ``met`` a row for every node, on whole numbers of gaps of ``y`` from ``first`` on.
     """
 
     def __init__(
@@ -175,9 +175,9 @@ class Rules:
     far : float
         The diameter.
     hit : float
-        How far the hits of a turn move the worlds apart.
+        How far the hits of a turn move the neighbours apart.
     price : float
-        Deviation of the privacy loss if the hits of a turn are paid for while the worlds are
+        Deviation of the privacy loss if the hits of a turn are paid for while the neighbours are
         together.
     stretches : int
         Stretches of noise per turn, the hits ahead of the first.
@@ -197,9 +197,9 @@ class Game:
 
     See docs/theory.md#section-24.
 
-    ``together`` is the value where the worlds have met. ``apart[k]`` is for pull ``pulls[k]``; its
+    ``together`` is the value where the neighbours have met. ``apart[k]`` is for ``pulls[k]``; its
     second index is the node of ``r``, its third that of ``y + pull r/2`` (which does not change
-    while the worlds are apart), less ``shifts[k]`` gaps.
+    while the neighbours are apart), less ``shifts[k]`` gaps.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class Game:
         return self._after_hit[k](found)
 
     def _left(self) -> list[Vector]:
-        """The values of not paying where the worlds are together, one for every pull."""
+        """The values of not paying where the neighbours are together, one for every pull."""
         return [self._to_loss[k](self.apart[k][:1])[0] for k in range(len(self.pulls))]
 
     def _changed(self, k: int) -> Vector:
@@ -294,7 +294,7 @@ class Game:
         return _Moves(self.losses, more * self.nodes / 2 + abs(more) * h / 2 + slid)
 
     def from_anywhere(self) -> Vector:
-        """The value at every node of ``y`` for worlds as far apart as they can be."""
+        """The value at every node of ``y`` for neighbours as far apart as they can be."""
         rows = []
         for k, a in enumerate(self.pulls):
             move = np.full(1, a * self.rules.far / 2 - self.shifts[k] * self.losses.gap)

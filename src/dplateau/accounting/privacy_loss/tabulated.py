@@ -1,4 +1,4 @@
-"""A privacy profile that is known at some epsilons (theory, section 2)."""
+"""A privacy profile that is known at some epsilons (docs/theory.md#section-2)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from dplateau.accounting.privacy_loss.composed import GridDistribution
 from dplateau.accounting.privacy_loss.conversions import SAFE, tradeoff_from_profile
+from dplateau.accounting.privacy_loss.profiles import PrivacyProfile
 
 Vector = NDArray[np.float64]
 
@@ -19,7 +20,7 @@ _SLIVER = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
-class Tabulated:
+class Tabulated(PrivacyProfile):
     """Proved ``(epsilon, delta)`` for increasing epsilons, the first of them 0.
 
     See docs/theory.md#section-2.
@@ -58,9 +59,6 @@ class Tabulated:
         left, gap = float(self.epsilons[at - 1]), float(self.epsilons[at] - self.epsilons[at - 1])
         share = (high - delta) / (high - low)
         return (left + math.log1p(share * math.expm1(gap))) * SAFE
-
-    def estimate(self, delta: float) -> float:
-        return self.epsilon(delta)
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return tradeoff_from_profile(self.epsilons, self._least, type_one)
