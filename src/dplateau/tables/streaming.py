@@ -115,13 +115,18 @@ class TableStream:
     def _parts(
         self, columns: Sequence[str] | None, report: Report
     ) -> Iterator[tuple[TableFile, Any]]:
+        import pyarrow as pa
+
         wanted = list(self.columns if columns is None else columns)
         expected, done = max(sum(file.about_rows() for file in self.files), 1.0), 0
         for file in self.files:
+            part = None
             for part in file.batches(wanted):
                 report(done / expected)
                 done += len(part)
                 yield file, part
+            del part
+            pa.default_memory_pool().release_unused()  # what the next stage may need
 
 
 def encoded_targets(
