@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import LONGEST
@@ -68,7 +69,8 @@ class CouplingBound(Bound):
         scale = _scale(plan, delta)
         if not turns.rules.price < _DEAREST * scale < math.inf:
             return None
-        profile, played = _played(turns, scale, delta)
+        with threadpool_limits(1, user_api="blas"):  # matrices too small for threads to pay
+            profile, played = _played(turns, scale, delta)
         return Chosen(self.name, profile, min(played, plan.iterations))
 
     def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
