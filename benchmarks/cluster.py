@@ -210,9 +210,9 @@ def section(records: list[Json], table: Callable[[list[str], list[list[str]]], s
         f"{FEATURES} float32: sum, noise and move; beside it the processor time of the driver "
         "alone, and a call of an object on every worker that does nothing. Poisson batches have "
         f"{BATCH:,} rows. All workers share "
-        "this machine's cores, so this shows what a cluster adds to a step. Other work ran beside "
-        f"it (a load of {loads[0]:.0f} to {loads[-1]:.0f}), which calls between processes suffer "
-        "from most: read the best and the driver's rows.",
+        "this machine's cores, so this shows what a cluster adds to a step. The machine's load "
+        f"was {loads[0]:.1f} to {loads[-1]:.1f}: calls between processes suffer most from other "
+        "work.",
         table(["", *(_where(n) for n in counts)], rows),
     ]
     for record in records:
