@@ -27,9 +27,8 @@ _SHORTEST, _LONGEST = 1.0 + 1e-9, 1e6  # expected numbers of trials that are loo
 _SMALL = 1e-6  # |eta| below which the general formula loses digits to the logarithmic one
 _STEEP = 500.0  # exponents beyond are kept as logarithms
 _DIGITS, _BITS = 60, 53  # of decimals, and of a generator's uniform number
-RARE = (
-    2.0**-100
-)  # how likely more than `Trials.most` are, and twice how far their distribution is off
+# How likely more than `Trials.most` are, and twice how far their distribution is off.
+RARE = 2.0**-100
 
 
 class Trials(ABC):
@@ -163,9 +162,8 @@ class NegativeBinomial(Trials):
         return math.exp(_log_mean(self.eta, self.gamma))
 
     def weight(self, beaten: Vector) -> Vector:
-        held = (
-            1 + (1 - self.gamma) / self.gamma * beaten
-        )  # over gamma, so that powers stay within floats
+        # over gamma, so that powers stay within floats
+        held = 1 + (1 - self.gamma) / self.gamma * beaten
         return np.asarray(self.mean * held ** (-self.eta - 1))
 
     def chance(self, share: float) -> float:
