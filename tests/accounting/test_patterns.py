@@ -373,6 +373,38 @@ def test_exchanged_records_gain_where_hits_are_hard_and_rare() -> None:
     assert claimed["patterns"] < mirrored
 
 
+@pytest.mark.parametrize(("steps", "noise"), [(6, 0.476), (5, 2 / 3), (8, 1.0)])
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_rounding_of_energies_does_not_make_another_neighbour_likely(
+    relation: str, steps: int, noise: float
+) -> None:
+    # Every record is in every batch: exactly Gaussian. A mass of 1e-16 that a transform leaves at
+    # small energies counted e^epsilon times: 78.2 was claimed in place of 101.1.
+    plan = plain(1000, 1000, steps, noise, relation=relation)
+    exact = Gaussian((2 if relation == "replace_one" else 1) / noise * math.sqrt(steps))
+    guarantee = dp.account(plan)
+    for delta in (1e-9, 1e-6, 1e-3):
+        least = exact.epsilon(delta) * (1 - 1e-8)
+        assert min(guarantee.bounds(delta).values()) >= least
+        assert guarantee.delta(least) >= delta * (1 - 1e-6)
+
+
+def test_energies_that_are_known_from_above_stay_so() -> None:
+    # Each of two records in every step; patterns are all hits, whose energy is the number of steps.
+    profile = whole_patterns.profile(2.0, 1.0, 6, mirrored=True)
+    exact = Gaussian(4.0 * math.sqrt(6))
+    for epsilon in (1.0, 20.0, 40.0, 60.0, 90.0):
+        assert profile.delta(epsilon) >= exact.delta(epsilon) * (1 - 1e-8)
+    (order,) = profile.orders_on_grid(0.01)
+    for epsilon in (20.0, 60.0):
+        assert order.delta(epsilon) >= exact.delta(epsilon) * (1 - 1e-8)
+
+
+def test_energies_beyond_the_grid_prove_nothing() -> None:
+    # 64 hits in 64 steps have an energy of 64, far beyond what is told apart.
+    assert whole_patterns.profile(1.0, 1.0, 64, mirrored=True).epsilon(1e-6) == math.inf
+
+
 def test_patterns_that_never_hit_tell_nothing() -> None:
     assert Exchanged((1.0,), (0.0,)).epsilon(1e-9) == 0.0
     assert Exchanged((0.5, 0.5), (0.0, 3.0)).delta(1e4) < 1e-200  # beyond what e^epsilon holds

@@ -19,7 +19,7 @@ from scipy.special import gammaln
 
 from dplateau.accounting.privacy_loss.exchanges import Exchanged
 from dplateau.accounting.privacy_loss.mixtures import OneSided, merged_upwards
-from dplateau.accounting.privacy_loss.profiles import PrivacyProfile, WithFailure
+from dplateau.accounting.privacy_loss.profiles import Gaussian, PrivacyProfile
 
 Vector = NDArray[np.float64]
 
@@ -37,7 +37,10 @@ _NEVER = 1e-18  # chances of a face that are left out
 
 
 class EnergyDistribution(NamedTuple):
-    """The distribution of ``sum_j S_j^2/l_j``, rounded up; ``failure`` of it is left out."""
+    """The distribution of ``sum_j S_j^2/l_j``, rounded up but for ``failure``.
+
+    So much more of its mass may lie at larger energies than is stated, or beyond all of them.
+    """
 
     energies: NDArray[Any]
     weights: Vector
@@ -128,16 +131,21 @@ def profile(
 
     ``hit`` is ``s/varsigma``. Valid for every ``c <= 1``; ``mirrored`` where either neighbour has a
     record of its own, ``exchanged`` where these take part in the same steps.
+
+    What the distribution of energies may be wrong by is taken from its least energies and sent to
+    infinity. As a chance added to delta it would not do: a mass that is too large in the other
+    neighbour's distribution counts ``e^epsilon`` times.
     """
     distribution = energy_distribution(q, steps)
-    held = distribution.weights > _NOISE  # the rest is counted as failure
+    below = np.cumsum(distribution.weights) - distribution.failure
+    weights = np.clip(below, 0.0, distribution.weights)
+    held = weights > _NOISE  # the rest is at infinity
+    if not held.any():
+        return Gaussian(math.inf)
     weights, means = merged_upwards(
-        distribution.weights[held],
+        weights[held],
         hit * np.sqrt(distribution.energies[held]) * (1 + 1e-12),
         _MOST_PARTS,
     )
-    total = float(weights.sum())
-    weights = weights / total
     mixture = tuple(weights), tuple(means)
-    pair: PrivacyProfile = Exchanged(*mixture) if exchanged else OneSided(*mixture, mirrored)
-    return WithFailure(pair, distribution.failure + abs(1 - total))
+    return Exchanged(*mixture) if exchanged else OneSided(*mixture, mirrored)
