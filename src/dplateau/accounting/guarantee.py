@@ -151,14 +151,22 @@ class Guarantee:
     def least_of(self, bounds: Sequence[Bound], delta: float) -> tuple[Chosen | None, float]:
         """The least of some of the bounds that apply, with its epsilon; None if they have none.
 
-        A bound that can only be larger than one already worked out is left alone.
+        The bound that promises least is looked at closer, and worked out if it still does; what
+        can only be larger than one already worked out is left alone.
         """
         best, found = math.inf, dict[str, Chosen]()
-        for bound in bounds:
-            if best == 0:  # nothing undercuts that
+        floors = [bound.floor(self.plan, delta) for bound in bounds]
+        waiting = [(floor, place, False) for place, floor in enumerate(floors)]
+        while waiting:
+            least = min(waiting)
+            waiting.remove(least)
+            floor, place, closely = least
+            bound = bounds[place]
+            if math.isinf(floor) or (found and not floor < best):  # nor do the others
                 break
-            floor = bound.floor(self.plan, delta, found)
-            if math.isinf(floor) or (found and not floor < best):
+            if not closely:
+                closer = max(floor, bound.outlook(self.plan, delta, found))
+                waiting.append((closer, place, True))
                 continue
             chosen, epsilon = self._answer(bound.name, delta)
             if chosen is not None:

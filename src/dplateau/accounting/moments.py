@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dplateau._validate import positive
 from dplateau.accounting.rounding import rounding_share
 from dplateau.errors import PlanError
-from dplateau.plan.batches import REPLACE_ONE
+from dplateau.plan.batches import REPLACE_ONE, relation_name
 from dplateau.plan.plan import Plan
 
 SHARES = (0.6, 0.3, 0.1)  # of mu**2: gradient, curvature, outer products
@@ -39,6 +39,9 @@ class Moments:
     mu: float
     relation: str
     norm: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "relation", relation_name(self.relation))
 
     def noise(self, plan: Plan) -> tuple[float, float, float]:
         """Standard deviations on the gradient, on the curvature and on the outer products.

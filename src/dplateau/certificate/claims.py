@@ -26,7 +26,7 @@ from dplateau.certificate import wording
 from dplateau.certificate.bought import Bought
 from dplateau.errors import PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE, RELATIONS
-from dplateau.plan.plan import Plan
+from dplateau.plan.plan import Plan, under_relation
 from dplateau.plan.units import in_units
 
 Vector = NDArray[np.float64]
@@ -282,7 +282,7 @@ def _relations(
         if relation == plan.neighboring_relation:
             continue
         try:
-            other = plan.replace(neighboring_relation=relation)
+            other = under_relation(plan, relation)
         except PlanError:
             continue
         ideal = account(other, charge.ideal_delta(delta))

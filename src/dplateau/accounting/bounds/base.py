@@ -47,7 +47,8 @@ class Bound(abc.ABC):
     link : str
         Where it is stated and proved.
     rank : int
-        Bounds are asked in this order: first those that make others superfluous.
+        Bounds with the same floor are asked in this order: first those that make others
+        superfluous.
     shown : int
         Bounds are listed in this order: the oldest first.
     needs_hidden_state, looks_at_domain : bool
@@ -79,10 +80,17 @@ class Bound(abc.ABC):
     def at(self, plan: Plan, delta: float) -> Chosen | None:
         """The bound with the parameters that are best at this delta; None where it has none."""
 
-    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
-        """An epsilon that this bound will not undercut, to know whether it is worth working out.
+    def floor(self, plan: Plan, delta: float) -> float:
+        """An epsilon that this bound will not undercut, in closed form: the least is asked first.
 
-        ``found`` holds what bounds of lower rank chose.
+        Infinite where another bound is never larger.
+        """
+        return 0.0
+
+    def outlook(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+        """A closer one, which may take some work: asked for only where the floor is promising.
+
+        ``found`` holds what other bounds chose before.
         """
         return 0.0
 

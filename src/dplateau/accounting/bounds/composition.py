@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.base import Bound, Chosen
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import CELL
 from dplateau.accounting.privacy_loss.epochs import LARGEST_HIT, SMALLEST_HIT, allocated_epoch
 from dplateau.accounting.privacy_loss.profiles import (
@@ -27,7 +29,8 @@ Vector = NDArray[np.float64]
 LONGEST = 4_000_000  # steps of a varying schedule that are looked at one by one
 _GROUPS = 48  # distinct steps that are composed apart; more are rounded up to these
 _SURELY_LONGER = 2.0  # composition of so many times a horizon's steps cannot cost less than it
-SURELY = 0.6  # of what moments say, no composition costs less
+SURELY = 0.6  # of what moments say, no composition is taken to cost less
+_CLOSE, _MANY_HITS, _LARGE = 0.8, 500.0, 2.0  # nor than this for so many hits and epsilon
 _LARGEST_STEP = 400.0  # noise deviations per step beyond which sampling is not credited
 
 
@@ -51,14 +54,56 @@ class CompositionBound(Bound):
     def at(self, plan: Plan, delta: float) -> Chosen | None:
         return Chosen(self.name, composition(plan), plan.iterations)
 
-    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+    def floor(self, plan: Plan, delta: float) -> float:
+        """What linear losses show; whoever sees every step knows no contraction."""
+        return walk_floor(plan, plan.iterations, delta)
+
+    def outlook(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
         """Infinite where a privacy profile of far fewer of the same steps is known."""
         known = found.get("forgetting")
-        longer = known is not None and plan.iterations >= _SURELY_LONGER * known.last_steps
-        return math.inf if longer else 0.0
+        if known is not None and plan.iterations >= _SURELY_LONGER * known.last_steps:
+            return math.inf
+        if not plan.hits.independent or math.isinf(plan.iterations):
+            return 0.0
+        return surely(plan, plan.iterations, composition(plan).estimate(delta))
 
     def reason(self, chosen: Chosen) -> str:
         return "It adds up the privacy loss of every step, as other libraries do."
+
+
+def walk_floor(plan: Plan, steps: float, delta: float) -> float:
+    """An epsilon that no theorem undercuts for so many steps without contraction and domain.
+
+    See docs/theory.md#section-7.
+
+    Linear losses make the last iterate a Gaussian of variance ``steps`` around the number of hits,
+    which is at least ``steps q - 1`` with a chance of one half: ``delta(epsilon) >= delta(epsilon +
+    log 2; mu) / 2`` of a Gaussian mechanism. Where the other neighbour has a record of its own, it
+    is taken to have no hit. 0 where hits are not independent, steps differ or never end.
+    """
+    if not (plan.hits.independent and plan.is_constant) or 2 * delta >= 1:
+        return 0.0
+    q = plan.hits.chance * (1 - plan.overflow)  # a full batch may leave the record out
+    hit = ratio(plan, plan.noise_multiplier.largest(1))
+    if plan.hits.exchanged or plan.neighboring_relation == REPLACE_ONE:
+        hit = hit / 2
+    hits = steps * q - 1
+    if math.isinf(hit) or not 0 < hits < math.inf:
+        return 0.0
+    mu = hits * hit / math.sqrt(steps)
+    return max(0.0, gdp_epsilon(mu, 2 * delta) - math.log(2)) * (1 - 1e-9)
+
+
+def surely(plan: Plan, steps: float, estimate: float) -> float:
+    """What composition of sampled steps costs at least, given what moments say of it.
+
+    Rare hits put the moments' saddle point far beyond the answer, and of small epsilons moments
+    say little: nothing is known of these.
+
+    See docs/theory.md#section-7.
+    """
+    many = steps * plan.hits.chance >= _MANY_HITS and estimate >= _LARGE
+    return min(_CLOSE * estimate, sys.float_info.max) if many else 0.0
 
 
 def composition(plan: Plan, last: float = math.inf) -> PrivacyProfile:

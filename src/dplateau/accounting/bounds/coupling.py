@@ -9,7 +9,6 @@ how much privacy has been lost. `dplateau.accounting.bounds.pursuit` plays this 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -73,7 +72,7 @@ class CouplingBound(Bound):
             profile, played = _played(turns, scale, delta)
         return Chosen(self.name, profile, min(played, plan.iterations))
 
-    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+    def floor(self, plan: Plan, delta: float) -> float:
         """What a walk shows that has no time to reach the ends of the domain."""
         if not plan.is_constant:
             return 0.0

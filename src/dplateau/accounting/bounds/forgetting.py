@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.bounds import patterns
 from dplateau.accounting.bounds.base import Bound, Chosen
-from dplateau.accounting.bounds.composition import LONGEST, SURELY, composition
+from dplateau.accounting.bounds.composition import LONGEST, SURELY, composition, surely, walk_floor
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.shift import from_common_start, period_of
 from dplateau.accounting.privacy_loss.profiles import Gaussian, PrivacyProfile, WithFailure
@@ -54,10 +56,32 @@ class ForgettingBound(Bound):
         chosen = _within(plan, chance, delta, math.inf) if plan.is_constant else None
         return _within(plan, chance, delta, plan.iterations) if chosen is None else chosen
 
-    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
-        """Infinite where all it could do is cut off what the pattern bound never pays for."""
-        covered = plan.is_constant and patterns.covers_endless_runs(plan)
-        return math.inf if covered else 0.0
+    def floor(self, plan: Plan, delta: float) -> float:
+        """What linear losses show in the shortest horizon that is tried, where nothing contracts.
+
+        Infinite where all it could do is cut off what the pattern bound never pays for.
+        """
+        if not plan.is_constant or plan.hits.deterministic:
+            return 0.0
+        if patterns.covers_endless_runs(plan):
+            return math.inf
+        chance = survival(plan)
+        if chance is None or float(plan.steps(0, 1).contraction[0]) < 1:
+            return 0.0
+        shortest = chance.steps_for(max(_SHARES) * delta, math.inf)
+        if not shortest <= plan.iterations:
+            return math.inf
+        return walk_floor(plan, shortest, delta)
+
+    def outlook(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+        """What sketches and moments say of the best horizon, and a little less."""
+        if not plan.is_constant or plan.hits.deterministic:
+            return 0.0
+        choice = _choice(plan.replace(iterations=math.inf), delta, math.inf)
+        if choice is None or max(choice.added_up, choice.blocked) > plan.iterations:
+            return 0.0
+        shown = surely(plan, choice.added_up, choice.all_shown)
+        return min(patterns.PESSIMISM * choice.covered, shown)
 
     def reason(self, chosen: Chosen) -> str:
         return (
@@ -81,22 +105,13 @@ def _within(
 
     None where there is none, or the plan ends before it.
     """
+    endless = plan.replace(iterations=math.inf) if plan.is_constant else plan
     horizons = _horizons(chance, delta, most)
     if not horizons or horizons[0] > plan.iterations:  # none is looked at below the first
         return None
-    endless = plan.replace(iterations=math.inf) if plan.is_constant else plan
-
-    def composed(steps: Sequence[float]) -> dict[float, float]:
-        return {
-            r: WithFailure(from_same_point(endless, r), chance(r)).estimate(delta) for r in steps
-        }
-
-    def hidden(steps: Sequence[float]) -> dict[float, float]:
-        left = [r for r in steps if chance(r) < delta]
-        return patterns.sketched(endless, left, [delta - chance(r) for r in left])
-
-    added_up, all_shown = _refined(composed, horizons)
-    blocked, covered = _refined(hidden, horizons)
+    choice = _choice(endless, delta, most)
+    assert choice is not None  # there are horizons
+    added_up, all_shown, blocked, covered = choice
     first = blocked if covered < all_shown else added_up
     if first > plan.iterations:  # no use in working it out
         return None
@@ -105,10 +120,39 @@ def _within(
         profile = patterns.from_common_start(endless, blocked, delta - chance(blocked))
         if profile is not None:
             found.append(_chosen(profile, blocked, chance(blocked)))
-    if not any(each.epsilon(delta) < SURELY * all_shown for each in found):
+    least = max(SURELY * all_shown, surely(plan, added_up, all_shown))
+    if not any(each.epsilon(delta) < least for each in found):
         found.append(_chosen(from_same_point(endless, added_up), added_up, chance(added_up)))
     best = min(found, key=lambda each: each.epsilon(delta))
     return best if best.last_steps <= plan.iterations else None
+
+
+class _Choice(NamedTuple):
+    """The best horizons, and what is roughly left to pay: all steps shown, or hits in blocks."""
+
+    added_up: float
+    all_shown: float
+    blocked: float
+    covered: float
+
+
+@lru_cache(maxsize=8)
+def _choice(plan: Plan, delta: float, most: float) -> _Choice | None:
+    """Which horizons of at most ``most`` steps look best; None where there is none."""
+    chance = survival(plan)
+    horizons = [] if chance is None else _horizons(chance, delta, most)
+    if chance is None or not horizons:
+        return None
+    sketch = patterns.horizon_sketch()
+
+    def composed(steps: Sequence[float]) -> dict[float, float]:
+        return {r: WithFailure(from_same_point(plan, r), chance(r)).estimate(delta) for r in steps}
+
+    def hidden(steps: Sequence[float]) -> dict[float, float]:
+        left = [r for r in steps if chance(r) < delta]
+        return patterns.sketched(plan, left, [delta - chance(r) for r in left], sketch)
+
+    return _Choice(*_refined(composed, horizons), *_refined(hidden, horizons))
 
 
 def _chosen(profile: PrivacyProfile, steps: float, failure: float) -> Chosen:

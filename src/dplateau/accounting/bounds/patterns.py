@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dplateau.accounting.bounds.allocation import allocation_profile
 from dplateau.accounting.bounds.base import Bound, Chosen
-from dplateau.accounting.bounds.composition import LONGEST, ratio
+from dplateau.accounting.bounds.composition import LONGEST, ratio, walk_floor
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.layouts import Growth, Layout, constant_layout, varying_layout
 from dplateau.accounting.bounds.whole_patterns import MOST_STEPS
@@ -54,7 +54,12 @@ class PatternBound(Bound):
         profile = from_common_start(plan, plan.iterations, delta)
         return None if profile is None else Chosen(self.name, profile, plan.iterations)
 
-    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+    def floor(self, plan: Plan, delta: float) -> float:
+        """What linear losses show where nothing contracts: the domain is not looked at."""
+        still = plan.is_constant and float(plan.steps(0, 1).contraction[0]) == 1
+        return walk_floor(plan, plan.iterations, delta) if still else 0.0
+
+    def outlook(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
         """A little below what a sketch says; nothing where whole patterns are tried as well."""
         facts = _facts(plan)
         if facts is None or (plan.iterations <= MOST_STEPS and facts.hit >= _HARD):
@@ -187,15 +192,23 @@ def _spacing(layout_of: Callable[[Growth], Layout | None], delta: float) -> floa
     return roomy[0] if roomy else _SPACINGS[-1]
 
 
-def sketched(plan: Plan, horizons: Sequence[float], deltas: Sequence[float]) -> dict[float, float]:
+def horizon_sketch() -> Sketch:
+    """A grid for `sketched`; with one for several questions no block is worked out twice."""
+    return Sketch(_SPACINGS[2])
+
+
+def sketched(
+    plan: Plan, horizons: Sequence[float], deltas: Sequence[float], sketch: Sketch
+) -> dict[float, float]:
     """Roughly the epsilon of each number of last steps (ascending), to choose between them."""
     facts = _facts(plan)
     if facts is None or facts.epoch is not None or not horizons:
         return {}
     longest, least = max(horizons), min(deltas)
-    sketch = Sketch(_SPACINGS[2])
     found = dict.fromkeys(horizons, math.inf)
     left = [delta - facts.overflow * r for r, delta in zip(horizons, deltas, strict=True)]
+    if not max(left) > 0:  # batches that overflow too often
+        return found
     for growth in _FEW:
         layout = _layout(plan, facts, longest, growth, _REST * least)
         if layout is None:

@@ -57,11 +57,11 @@ class ShiftBound(Bound):
         profile, last = search(plan, delta)
         return Chosen(self.name, profile, last) if math.isfinite(last) else None
 
-    def floor(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
-        """With random batches: what the best window costs at the very least.
+    def floor(self, plan: Plan, delta: float) -> float:
+        """With random batches and ``c = 1``: what the best window costs at the very least.
 
-        Where ``c = 1``, a window of ``R`` steps moves the mean by ``D + q s R`` against the noise
-        of ``R`` steps, which is ``2 sqrt(D q s)`` noise deviations at best. Else by moments.
+        A window of ``R`` steps moves the mean by ``D + q s R`` against the noise of ``R`` steps,
+        which is ``2 sqrt(D q s)`` noise deviations at best.
         """
         if plan.hits.deterministic:
             return 0.0
@@ -70,10 +70,15 @@ class ShiftBound(Bound):
         if plan.is_constant and spread == 0:
             return math.inf
         if not plan.is_constant or c < 1:
-            exchanged = plan.hits.exchanged
-            return 0.0 if exchanged else SURELY * poisson_window(plan, delta)[1]
+            return 0.0
         moved = plan.diameter / spread * plan.hits.chance * float(steps.shift[0]) / spread
         return gdp_epsilon(2 * math.sqrt(moved), delta)
+
+    def outlook(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
+        """With Poisson batches and ``c < 1``: a part of what moments say of the best window."""
+        if plan.hits.deterministic or plan.hits.exchanged or self.floor(plan, delta) > 0:
+            return 0.0
+        return SURELY * poisson_window(plan, delta)[1]
 
     def reason(self, chosen: Chosen) -> str:
         return (

@@ -29,6 +29,7 @@ Vector = NDArray[np.float64]
 
 _PADDING = 1e-9  # relative: more than the incomplete beta function errs by
 _NEVER = 1e-40  # chance of more hits than are told apart: sent to infinity
+_TRIED = 24  # numbers of hits at once, in the search for the largest one that is told apart
 _BULK = 5.0  # standard deviations around the mean in which every few numbers are told apart
 _STEP = 0.006  # of the mean: numbers of hits that close are rounded up to one
 _CELL = 1 / 32  # noise deviations
@@ -73,11 +74,11 @@ def _tops(steps: int, mean: float, deviation: float, q: float) -> Vector:
     """Numbers of hits that others are rounded up to: dense in the bulk, sparse in the tails."""
     below, most = -1, steps
     while most - below > 1:  # the least number that is exceeded with a chance of at most _NEVER
-        middle = (below + most) // 2
-        if float(_chance_above(np.array([float(middle)]), steps, q)[0]) <= _NEVER:
-            most = middle
-        else:
-            below = middle
+        tried = np.unique(np.linspace(below + 1, most - 1, _TRIED).astype(np.int64))
+        rare = np.flatnonzero(_chance_above(tried.astype(np.float64), steps, q) <= _NEVER)
+        first = int(rare[0]) if rare.size else tried.size
+        below = int(tried[first - 1]) if first else below
+        most = int(tried[first]) if rare.size else most
     step = max(1, math.floor(_STEP * mean))
     first = max(0, math.floor(mean - _BULK * deviation))
     tops = list(range(first, min(most, math.ceil(mean + _BULK * deviation + 3)) + step, step))
@@ -122,9 +123,10 @@ class Sketch:
     def __init__(self, spacing: float) -> None:
         self._spacing = spacing
         self._known: dict[Block, tuple[NDArray[np.complex128], ...]] = {}
-        losses = self._spacing * np.arange(self._SIZE)
-        top = self._spacing * self._SIZE
-        self._losses = np.where(losses > 0.75 * top, losses - top, losses)
+        # Losses above 0 stand first on the circle; those below come after three quarters of it.
+        self._above = slice(1, math.floor(0.75 * self._SIZE) + 1)
+        self._losses = self._spacing * np.arange(self._SIZE)[self._above]
+        self._shrunk, self._grown = np.exp(-self._losses), np.exp(self._losses)
 
     def epsilon(self, blocks: Sequence[Block], delta: float) -> float:
         """Roughly ``epsilon(delta)`` of the blocks."""
@@ -160,13 +162,11 @@ class Sketch:
         return [one * two for one, two in zip(product, factors, strict=True)]
 
     def _epsilon(self, transform: NDArray[np.complex128], delta: float) -> float:
-        mass = np.maximum(fft.irfft(transform, self._SIZE), 0.0)
-        positive = self._losses > 0
-        loss, mass = self._losses[positive], mass[positive]
+        mass = np.maximum(fft.irfft(transform, self._SIZE)[self._above], 0.0)
         # delta at every grid point from the far end: masses above, and masses above over e^loss.
         above = np.cumsum(mass[::-1])[::-1]
-        tilted = np.cumsum((mass * np.exp(-loss))[::-1])[::-1]
-        profile = above - np.exp(loss) * tilted
+        tilted = np.cumsum((mass * self._shrunk)[::-1])[::-1]
+        loss, profile = self._losses, above - self._grown * tilted
         delta = max(delta, 1e-13)
         place = min(int(np.searchsorted(-profile, -delta)), loss.size - 1)
         rise = float(profile[place - 1] - profile[place]) if place else 0.0
@@ -188,15 +188,19 @@ class Sketch:
         upper = weights @ np.exp(-0.5 * (x - means) ** 2)
         lower = upper[::-1] if block.mirrored else np.exp(-0.5 * x * x)
         loss = np.log(np.maximum(upper, _TINY)) - np.log(np.maximum(lower, _TINY))
-        orders = [(loss, upper)]
-        if not block.mirrored:
-            orders.append((-loss, lower))
-        return tuple(self._transform(*order) for order in orders)
+        if block.mirrored:
+            return tuple(self._transforms_of(loss[None, :], upper[None, :]))
+        return tuple(self._transforms_of(np.stack([loss, -loss]), np.stack([upper, lower])))
 
-    def _transform(self, loss: Vector, mass: Vector) -> NDArray[np.complex128]:
+    def _transforms_of(self, loss: Vector, mass: Vector) -> NDArray[np.complex128]:
+        """One order of the pair a row."""
         place = np.clip(loss / self._spacing, -0.2 * self._SIZE, self.TOP)
-        low = np.floor(place).astype(np.int64)
+        low = np.floor(place)
         up = mass * (place - low)
-        grid = sums(low % self._SIZE, mass - up, self._SIZE)
-        grid += sums((low + 1) % self._SIZE, up, self._SIZE)
-        return np.asarray(fft.rfft(grid / grid.sum()))
+        row = self._SIZE * np.arange(len(loss))[:, None]
+        index = low.astype(np.int64)
+        both = np.stack([index % self._SIZE + row, (index + 1) % self._SIZE + row])
+        masses = np.stack([mass - up, up])
+        grid = sums(both.ravel(), masses.ravel(), len(loss) * self._SIZE)
+        grid = grid.reshape(len(loss), self._SIZE)
+        return np.asarray(fft.rfft(grid / mass.sum(axis=1, keepdims=True)))

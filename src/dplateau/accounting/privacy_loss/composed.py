@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from dplateau.accounting.privacy_loss.conversions import DOUBT, SAFE, least_root
-from dplateau.accounting.privacy_loss.distribution import LossDistribution, log_moment
+from dplateau.accounting.privacy_loss.distribution import LossDistribution
 from dplateau.accounting.privacy_loss.tilted import (
     LOST,
     STAGE,
@@ -115,7 +115,7 @@ class Composition:
 
     def log_moment(self, theta: float) -> float:
         """An upper bound on ``log E e^{theta loss}`` of the composed distribution's finite part."""
-        return sum(copies * log_moment(pld.coarse, theta) for pld, copies in self.parts)
+        return sum(copies * pld.coarse_log_moment(theta) for pld, copies in self.parts)
 
     def chernoff(self, delta: float) -> tuple[float, float]:
         """The best moment bound on ``epsilon(delta)``, and the ``theta`` that attains it."""

@@ -25,6 +25,7 @@ CELL = 1 / 1024  # width of a cell in noise standard deviations
 _MAX_CELLS = 100_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
 LOG_ROUNDING = 1e-15  # of the logarithm of a sum of atoms; it is paid once for every copy
+_AT_ONCE = 512  # points of a mixture: larger tables than the cache holds are slower by far
 _RUN = 16  # atoms that are merged where a bound by moments is enough
 _TAIL = 1e-50  # mass per step and end that may be sent to infinity
 _REACH = math.sqrt(-2 * math.log(_TAIL)) + 1.0  # noise deviations that hold all but that
@@ -60,6 +61,16 @@ class LossDistribution:
         up = self.probs * np.where(width > 0, np.clip(up, 0.0, 1.0), 1.0)
         probs = sums(run, self.probs - up, ends.size) + sums(run + 1, up, ends.size)
         return LossDistribution(at_ends, probs, self.infinity)
+
+    def coarse_log_moment(self, theta: float) -> float:
+        """`log_moment` of `coarse`, remembered: many numbers of copies ask for the same ones."""
+        if theta not in self._moments:
+            self._moments[theta] = log_moment(self.coarse, theta)
+        return self._moments[theta]
+
+    @cached_property
+    def _moments(self) -> dict[float, float]:
+        return {}
 
     def mixed_with(self, other: LossDistribution, weight: float) -> LossDistribution:
         """That of a pair that announces which of two pairs it is: ``other`` with ``weight``."""
@@ -126,15 +137,20 @@ def log_against_standard(pld: Mixture, x: Vector) -> Vector:
     """
     if pld.means == (0.0,) and pld.weights == (1.0,):
         return np.zeros_like(x)
-    means, weights = np.array(pld.means)[:, None], np.array(pld.weights)
     flat = x.reshape(-1)
-    exponents = means * flat - means * means / 2
+    cuts = range(0, flat.size, _AT_ONCE)
+    return np.concatenate([_log_ratio(pld, flat[i : i + _AT_ONCE]) for i in cuts]).reshape(x.shape)
+
+
+def _log_ratio(pld: Mixture, x: Vector) -> Vector:
+    means, weights = np.array(pld.means)[:, None], np.array(pld.weights)
+    exponents = means * x - means * means / 2
     largest = exponents.max(axis=0)
     found = largest + np.log(weights @ np.exp(exponents - largest))
     small = np.abs(exponents).max(axis=0) < 1.0
     if np.any(small):
         found[small] = np.log1p(weights @ np.expm1(exponents[:, small]))
-    return np.asarray(found.reshape(x.shape))
+    return np.asarray(found)
 
 
 def pair_losses(

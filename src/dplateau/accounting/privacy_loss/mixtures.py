@@ -153,7 +153,9 @@ class OneSided(PrivacyProfile):
         lower = Mixture(held, tuple(-means)) if self.mirrored else Mixture((1.0,), (0.0,))
         plds = pair_losses(upper, lower, _CELL)
         orders = plds[:1] if self.mirrored else plds
-        return [Composition(((pld, 1),)).on_grid(interval).failing(self.infinity) for pld in orders]
+        # more than the infinite part itself: the finite one was raised to a whole for it
+        failure = min(self.infinity / max(1 - self.infinity, 1e-300), 1.0)
+        return [Composition(((pld, 1),)).on_grid(interval).failing(failure) for pld in orders]
 
 
 def least_epsilon(delta_of: Callable[[float], float], delta: float, close: float = 1e-12) -> float:
