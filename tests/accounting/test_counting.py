@@ -9,14 +9,14 @@ import mpmath
 import pytest
 
 from dplateau.accounting.record_count import (
-    DELTA_SHARE,
-    EPSILON_SHARE,
+    BESIDE_NOISE,
     LADDER,
     PrivateCount,
     SeveralCounts,
     ladder,
     until_sharp,
 )
+from dplateau.accounting.spending import PrivacyBudget
 from dplateau.errors import PlanError
 
 CASES = [
@@ -77,15 +77,25 @@ def test_the_theorem_in_rational_numbers(ratio, m):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.7, 1e-8, 1e6])
 @pytest.mark.parametrize("delta", [1e-5, 1e-9, 0.1])
 def test_the_parts_never_exceed_the_budget(epsilon, delta):
-    count = PrivateCount.within(epsilon, delta)
-    for part, left, whole in (
-        (count.epsilon, count.epsilon_left(epsilon), epsilon),
-        (count.delta, count.delta_left(delta), delta),
-    ):
-        assert Fraction(part) + Fraction(left) <= Fraction(whole)
-        assert part + left == pytest.approx(whole, rel=1e-14)
-    assert count.epsilon == pytest.approx(EPSILON_SHARE * epsilon)
-    assert count.delta == pytest.approx(DELTA_SHARE * delta)
+    budget = PrivacyBudget(epsilon, delta)
+    for count, (share, part) in zip(budget.counts, LADDER, strict=True):
+        left = budget.after(count)
+        for taken, rest, whole in (
+            (count.epsilon, left.epsilon, epsilon),
+            (count.delta, left.delta, delta),
+        ):
+            assert Fraction(taken) + Fraction(rest) <= Fraction(whole)
+            assert taken + rest == pytest.approx(whole, rel=1e-14)
+        assert (count.epsilon, count.delta) == pytest.approx((share * epsilon, part * delta))
+
+
+def test_a_budget_without_an_epsilon_buys_one_count_of_its_own_price():
+    budget = PrivacyBudget.of(None, 1e-5)
+    (count,) = budget.counts
+    assert (count.epsilon, count.delta) == (BESIDE_NOISE[0], BESIDE_NOISE[1] * 1e-5)
+    assert budget.after(count).epsilon is None
+    assert budget.after(count).delta + count.delta <= 1e-5
+    assert budget.after(None) == budget
 
 
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-9, 1.0, 1e300])
@@ -150,7 +160,7 @@ def test_no_number_of_counts_exceeds_the_budget(epsilon):
             ([c.delta for c in several.counts], several.delta_left(1e-5), 1e-5),
         ):
             assert sum(map(Fraction, parts)) + Fraction(left) <= Fraction(whole)
-    assert several.delta == pytest.approx(DELTA_SHARE * 1e-5)
+    assert several.delta == pytest.approx(1e-7)
     assert several.together == PrivateCount(several.epsilon, several.delta)
 
 

@@ -53,7 +53,7 @@ def issued(name):
         return Certificate.of(Run(plan, WEIGHTS), DELTA)
     if name == "counted":
         plan = plan_of(neighboring_relation="add_or_remove_one")
-        counting = Counting(PrivateCount.within(3.0, DELTA), 3.0)
+        counting = Counting(PrivateCount(0.06, 0.01 * DELTA), 3.0)
         return Certificate.of(Run(plan, WEIGHTS), DELTA, counting=counting)
     if name == "scaled":
         bought = Bought(scaling=Spread(0.2, "replace_one"), columns=3)

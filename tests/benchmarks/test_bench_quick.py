@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import pytest
 from dp_accounting import NeighboringRelation
@@ -72,6 +73,20 @@ def test_what_is_not_measured_says_so_and_an_earlier_grid_is_left_out(tmp_path):
         store.keep(task, "tiny", tmp_path)
     found = store.gather([unmade, made], "tiny", tmp_path)
     assert [(r["name"], r["status"]) for r in found] == [("unmade", store.UNMADE), ("made", "ok")]
+
+
+def test_some_measurements_are_made_anew_and_the_others_stay(tmp_path):
+    """As in a fresh clone: of the files of single measurements there are none."""
+    tasks = [store.Task("toy", name, {"x": 1}, lambda: {"value": 1.0}) for name in ("ours", "peer")]
+    for task in tasks:
+        store.keep(task, "tiny", tmp_path)
+    first = store.gather(tasks, "tiny", tmp_path)
+    shutil.rmtree(tmp_path / "raw")
+    anew = store.Task("toy", "ours", {"x": 1}, lambda: {"value": 2.0})
+    store.keep(anew, "tiny", tmp_path)
+    found = store.gather([anew, tasks[1]], "tiny", tmp_path)
+    assert found[0]["numbers"] == {"value": 2.0}
+    assert found[1] == first[1]
 
 
 def test_a_page_of_a_run_that_was_interrupted_names_what_is_missing(tmp_path):

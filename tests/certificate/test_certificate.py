@@ -247,7 +247,7 @@ def test_a_forged_plan_is_found_whenever_it_changes_the_guarantee(seed):
 def counted():
     """A certificate whose number of records is the result of a private count."""
     plan = some_plan(neighboring_relation="add_or_remove_one", records=1500)
-    count = PrivateCount.within(3.0, DELTA)
+    count = PrivateCount(0.06, 0.01 * DELTA)
     run = Run(plan, np.array([0.25, -0.5]))
     return Certificate.of(run, DELTA, counting=Counting(count, 3.0))
 

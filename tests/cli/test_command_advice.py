@@ -231,7 +231,7 @@ def test_exports_of_what_has_no_event(tmp_path):
     ledger = Ledger(tmp_path / "l.db")
     ledger.init("d", epsilon=99.0, delta=1e-3, relation="add_or_remove_one")
     plan = PLAN.replace(neighboring_relation="add_or_remove_one")
-    counting = Counting(PrivateCount.within(1.0, 1e-6), 1.0)
+    counting = Counting(PrivateCount(0.02, 1e-8), 1.0)
     counted = Certificate.of(Run(plan, np.zeros(2), 3), 1e-6, counting=counting)
     obey(
         lambda: certified_event(counted),

@@ -12,13 +12,17 @@ import scipy.sparse
 
 import dplateau as dp
 from dplateau.accounting.looks import LEVELS, Centre
+from dplateau.accounting.privacy_loss.conversions import gdp_of
+from dplateau.accounting.spending import PrivacyBudget
 from dplateau.errors import CertificateError
+from dplateau.estimators.scaling import bought_centre
 from dplateau.training.scaling import private_centre
 
 RNG = np.random.default_rng(0)
 SHARED = np.array([0.8, 0.0, 0.0, 0.0])  # what all rows have in common
 X = SHARED + 0.1 * RNG.standard_normal((4000, 4))
 Y = (X[:, 1] + 0.5 * X[:, 2] + 0.02 * RNG.standard_normal(4000) > 0).astype(int)
+SIZES = (10_000, 200_000, 10_000_000)
 FACTS = {"epsilon": 0.3, "delta": 1e-6, "data_norm": 3.0, "steps": 60, "random_state": 1}
 
 
@@ -69,6 +73,35 @@ def test_no_mean_is_longer_than_the_rows():
     centre, share = private_centre(X, 1.0, Centre(1.0, "add_or_remove_one"), 40, 1)
     assert np.linalg.norm(centre) <= 1.0
     assert 0 < share <= 2.0
+
+
+def test_many_rows_pay_no_more_than_a_clear_mean_takes():
+    """The noise on it falls with their number to a fiftieth of the longest row, and stays there."""
+    budget = PrivacyBudget.of(1.0, 1e-6)
+    looks = [bought_centre("auto", 2500, n, "replace_one", budget) for n in SIZES]
+    shares = [look.mu / gdp_of(1.0, 1e-6) for look in looks]
+    unclear = [50 * look.noise()[1] / n for look, n in zip(looks, SIZES, strict=True)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == pytest.approx(0.3)
+    assert unclear[0] > 0.02
+    assert 0.05 < shares[1] < 0.3
+    assert unclear[1] == pytest.approx(0.02)
+    assert shares[2] == pytest.approx(0.05)
+    assert unclear[2] < 0.02
+    one = bought_centre("auto", 1, SIZES[1], "replace_one", budget)
+    assert one.noise()[1] <= 5e-4 * SIZES[1]  # the mean squared length is needed, too
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_what_a_cheaper_look_leaves_goes_to_the_training(relation):
+    rows, labels = np.tile(X, (30, 1)), np.tile(Y, 30)
+    many = model(epsilon=2.0, neighboring_relation=relation, batches="full").fit(rows, labels)
+    certificate = many.certificate_
+    bought = certificate.to_dict()["scaling"]["mu"]
+    assert bought < 0.2 * gdp_of(2.0, 1e-6)
+    assert np.abs(many.scaling_[:, 0] - SHARED).max() < 0.02
+    assert 1.97 < certificate.epsilon <= 2.0
+    assert all(check.passed for check in certificate.verify(many).checks)
 
 
 @pytest.mark.parametrize(

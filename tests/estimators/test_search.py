@@ -9,16 +9,19 @@ import warnings
 
 import numpy as np
 import pytest
+from dp_accounting import NeighboringRelation
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.validation import check_is_fitted
 
 import dplateau as dp
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
+from dplateau.accounting.record_count import LADDER
 from dplateau.accounting.rounding import rounding_charge
+from dplateau.accounting.spending import PrivacyBudget
 from dplateau.accounting.trials import NegativeBinomial
 from dplateau.certificate import claims
-from dplateau.errors import CertificateError, PlanError
+from dplateau.errors import CertificateError, DataError, PlanError
 from dplateau.estimators.scoring import noisy_score, score_for
 
 RANDOM = np.random.default_rng(3)
@@ -99,6 +102,53 @@ def test_every_relation(relation: str) -> None:
     assert one.certificate_.epsilon <= 2.0
     assert ("count" in one.certificate_.to_dict()) == (relation == "add_or_remove_one")
     one.certificate_.verify(one.best_estimator_)
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+def test_a_relation_of_dp_accounting_is_the_one_of_that_name(relation) -> None:
+    """It was once no replacement to the scores' noise, and no secret number of rows."""
+    ours, theirs = search(), search()
+    ours.estimator.neighboring_relation = relation.name.lower()
+    theirs.estimator.neighboring_relation = relation
+    assert ours.plan(400, 4) == theirs.plan(400, 4)
+    one, other = ours.fit(X, Y), theirs.fit(X, Y)
+    assert one.search_ == other.search_
+    assert np.array_equal(one.best_estimator_.weights_, other.best_estimator_.weights_)
+
+
+@pytest.mark.parametrize(("times", "bought"), [(1, 3), (75, 2), (125, 1)])
+def test_a_search_buys_the_row_counts_that_an_estimator_buys(times, bought) -> None:
+    """As many as it takes to be sharp: the share shrinks as rows become more."""
+    rows, labels = np.tile(X, (times, 1)), np.tile(Y, times)
+    budget = {"epsilon": 4.0, "delta": 1e-6, "random_state": 1}
+    one = search(trials=2, **budget)
+    one.estimator.set_params(neighboring_relation="add_or_remove_one", steps=5)
+    one.fit(rows, labels).certificate_.verify(one.best_estimator_)
+    alone = clone(one.estimator).set_params(radius=0.05, **budget).fit(rows, labels)
+    counts = one.certificate_.counting, alone.certificate_.counting
+    assert counts[0] == counts[1]
+    found = one.certificate_.to_dict()["count"]
+    assert len(found.get("parts", [found])) == bought
+    assert found["epsilon"] == pytest.approx(4.0 * sum(share for share, _ in LADDER[:bought]))
+    left = PrivacyBudget.of(4.0, 1e-6).after(counts[0].count)
+    assert one.search_.price(left.delta).epsilon(left.delta) <= left.epsilon
+    assert one.certificate_.epsilon == 4.0
+
+    def cheaper(record):
+        record["count"]["epsilon"] /= 2
+        record["count"].pop("parts", None)
+
+    with pytest.raises(CertificateError, match="does not hold"):
+        forged(one.certificate_, cheaper).verify()
+
+
+def test_the_number_of_rows_is_taken_from_them_where_it_is_public() -> None:
+    one = search()
+    one.estimator.records = 300
+    with pytest.raises(DataError, match="leave records out"):
+        one.fit(X, Y)
+    with pytest.raises(PlanError, match="not for release"):
+        search(delta=0.004).fit(X, Y)
 
 
 def test_regression_and_quantiles() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import dplateau as dp
 from dplateau.accounting.looks import CLIPPED, Spread
+from dplateau.accounting.spending import PrivacyBudget
 from dplateau.certificate.record import Certificate
 from dplateau.errors import CertificateError, PlanError
 from dplateau.estimators.scaling import bought_look
@@ -110,10 +111,13 @@ def test_too_few_records_leave_the_features_alone():
 
 
 def test_auto_decides_from_public_facts():
-    looks = [bought_look("auto", 8, n, "replace_one", 1.0, 1e-6) for n in (100, 10**4, 10**6)]
+    looks = [
+        bought_look("auto", 8, n, "replace_one", PrivacyBudget.of(1.0, 1e-6))
+        for n in (100, 10**4, 10**6)
+    ]
     assert looks[0] is None
     assert [look.whiten for look in looks[1:]] == [False, True]
-    assert bought_look("public", 8, 10**6, "replace_one", 1.0, 1e-6) is None
+    assert bought_look("public", 8, 10**6, "replace_one", PrivacyBudget.of(1.0, 1e-6)) is None
     with pytest.raises(PlanError, match="give feature_bounds"):
         dp.PrivateLogisticRegression(
             classes=[0, 1], data_norm=1.0, scaling="whiten", **BUDGET

@@ -158,7 +158,7 @@ def test_an_event_holds_all_that_was_bought_or_is_refused():
     assert found == pytest.approx(certificate.to_dict()["guarantee"]["composition"], rel=3e-3)
     assert found * (1 + 1e-6) >= certificate.epsilon > dp.account(PLAN).epsilon(1e-5)
     counted = PLAN.replace(neighboring_relation="add_or_remove_one")
-    counting = Counting(PrivateCount.within(3.0, 1e-5), 3.0)
+    counting = Counting(PrivateCount(0.06, 1e-7), 3.0)
     search = Bought(search=Search(NegativeBinomial(1.0, 0.2), (PLAN,), 1.0, 10.0, 0.2))
     for certificate, what in (
         (Certificate.of(Run(counted, weights, 40), 1e-5, counting=counting), "count"),

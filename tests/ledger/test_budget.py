@@ -21,6 +21,7 @@ from dplateau.certificate.record import Certificate
 from dplateau.ledger import GaussianQuery, LaplaceQuery, Ledger, Several, Stated, Training
 from dplateau.ledger.imports import from_opacus, mechanism_of
 from dplateau.ledger.mechanisms import least_gaussian, randomised_response
+from dplateau.plan.plan import under_relation
 from oracles.runs import Run
 
 FULL = dp.Plan(
@@ -371,3 +372,22 @@ def test_a_program_without_a_bound_has_all_its_loss_at_infinity():
     (ideal,) = Gaussian(0.4).orders_on_grid(1e-3)
     assert Charge(math.inf, 1.0).on_grid(ideal, 1e-9).infinity == 1.0
     assert Charge(math.inf, 1.0).of_gaussian(0.4) == (math.inf, 1.0)
+
+
+def test_an_upper_bound_on_the_records_stays_one_under_another_relation() -> None:
+    # Under add/remove there may be few records, so strong convexity of them all is no one's.
+    plan = dp.Plan(
+        records=1000,
+        batches=dp.FullBatch(),
+        iterations=500,
+        step_size=2.0,
+        noise_multiplier=20.0,
+        lipschitz=1.0,
+        smoothness=0.25,
+        strong_convexity=0.2,
+        neighboring_relation="add_or_remove_one",
+    )
+    priced = mechanism_of(plan, "replace_one", 1e-6)
+    few = plan.replace(neighboring_relation="replace_one", strong_convexity=0.0)
+    assert priced.plan == few.replace(dimension=priced.plan.dimension)
+    assert under_relation(plan, "add_or_remove_one") == plan

@@ -157,7 +157,7 @@ def test_a_private_count_cannot_be_taken_back(tmp_path):
     ):
         raise RuntimeError
     assert statuses(ledger) == ["reserved"]
-    count = PrivateCount.within(1.0, 1e-6)
+    count = PrivateCount(0.02, 1e-8)
     plan = PLAN.replace(neighboring_relation="add_or_remove_one")
     reservation.confirm(plan, Counting(count, 1.0))
     assert ledger.remaining("patients").epsilon > 2.0  # the count costs little, the plan its mu

@@ -81,7 +81,7 @@ def test_what_is_no_release(ledger):
 def test_relations(tmp_path, ledger):
     other = Ledger(tmp_path / "other.db")
     other.init("patients", epsilon=30.0, delta=1e-4, relation="add_or_remove_one")
-    count = Counting(PrivateCount.within(1.0, 1e-6), 1.0)
+    count = Counting(PrivateCount(0.02, 1e-8), 1.0)
     counted = certificate(ADDED, counting=count)
     obey(
         spend(ledger, counted),

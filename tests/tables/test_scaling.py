@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from dp_accounting import NeighboringRelation
 
 import dplateau as dp
 from dplateau.accounting.looks import LEVELS, Spread
@@ -17,6 +18,7 @@ from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Gaussian
 from dplateau.certificate import claims
 from dplateau.errors import CertificateError, DataError, PlanError
+from dplateau.estimators.planner import suggest_plan
 from dplateau.report import declared
 from dplateau.tables.table_model import TableModel
 from dplateau.training.scaling import private_bounds
@@ -256,6 +258,35 @@ def test_a_table_s_numbers_are_whitened_and_bound_to_their_map(tmp_path) -> None
         TableModel.read(tmp_path / "model")
     with pytest.raises(PlanError, match="rows='unit'"):
         TableModel.train(trained, TWINS, "up", scaling="whiten", rows="unit", **options)
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+def test_a_relation_of_dp_accounting_buys_what_the_one_of_that_name_does(relation) -> None:
+    options = {"epsilon": 8.0, "delta": 1e-6, "steps": 2, "batches": "full", "random_state": 1}
+    one, other = (
+        TableModel.train(twins(3000, 0), TWINS, "up", neighboring_relation=each, **options)
+        for each in (relation, relation.name.lower())
+    )
+    assert one.certificate.bought == other.certificate.bought
+    private = relation is NeighboringRelation.ADD_OR_REMOVE_ONE  # the number of rows is
+    assert isinstance(one.certificate.bought.scaling, Spread) != private
+
+
+def test_rows_that_a_table_drew_in_are_learned_after_as_little_travel_as_an_estimator_s() -> None:
+    """Whoever looked: the plan is the one for rows that are as long as their bound."""
+    budget = {"epsilon": 8.0, "delta": 1e-6}
+    model = TableModel.train(twins(20_000, 0), TWINS, "up", random_state=1, **budget)
+    assert isinstance(model.certificate.bought.scaling, Spread)
+    plan = model.certificate.plan
+    drawn_in, as_they_came = (
+        suggest_plan(
+            plan.loss, 20_000, model.estimator.n_features_in_, data_norm=plan.data_norm,
+            drawn_in=each, **budget,
+        ).iterations
+        for each in (True, False)
+    )  # fmt: skip
+    assert 2 * drawn_in < as_they_came
+    assert plan.iterations == pytest.approx(drawn_in, rel=0.1)  # of a little less budget
 
 
 def test_a_budget_beyond_what_is_spent_buys_what_fits():

@@ -14,7 +14,7 @@ from typing import Any
 
 from dplateau._validate import positive
 from dplateau.errors import PlanError
-from dplateau.plan.batches import REPLACE_ONE
+from dplateau.plan.batches import REPLACE_ONE, relation_name
 
 LEVELS = 10  # halvings of the bounds: up to 512 times too wide
 _TREE_SHARE = 0.7  # of mu**2
@@ -40,6 +40,9 @@ class Look(ABC):
 
     mu: float
     relation: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "relation", relation_name(self.relation))
 
     @property
     @abstractmethod

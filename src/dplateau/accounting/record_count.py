@@ -16,12 +16,11 @@ from typing import TypeAlias
 
 from dplateau._validate import positive, probability
 
-EPSILON_SHARE = 0.02  # of the budget; the noise then has a deviation of 71/epsilon records
-DELTA_SHARE = 0.01
-# Of epsilon and of delta, for one count after the other until one is sharp.
-LADDER = ((0.0005, 0.001), (0.004, 0.002), (EPSILON_SHARE, 0.007))
+# Of epsilon and of delta, for one count after the other until one is sharp; the noise of the last
+# has a deviation of 71/epsilon records.
+LADDER = ((0.0005, 0.001), (0.004, 0.002), (0.02, 0.007))
 SHARP = 0.2  # half width, as a share of the likely number, up to which a count does
-EPSILON_BESIDE_NOISE = 0.02  # where the noise multiplier is given, so that no budget is known
+BESIDE_NOISE = (0.02, 0.01)  # epsilon, share of delta, where noise is given and so no epsilon is
 
 _ROUNDING = 1e-9  # far above the error of the logarithms below, far below anything that matters
 _JUST_BELOW = 1 - 2.0**-50  # parts of a budget must not exceed it by their rounding
@@ -56,14 +55,6 @@ class PrivateCount:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
         object.__setattr__(self, "delta", probability("delta", self.delta))
-
-    @classmethod
-    def within(cls, epsilon: float | None, delta: float) -> PrivateCount:
-        """The count that a budget pays for; ``epsilon=None`` where the noise is given instead."""
-        share = EPSILON_BESIDE_NOISE
-        if epsilon is not None:
-            share = EPSILON_SHARE * positive("epsilon", epsilon)
-        return cls(share, DELTA_SHARE * probability("delta", delta))
 
     @property
     def half_width(self) -> int:
@@ -168,15 +159,21 @@ class SeveralCounts:
 RecordCount: TypeAlias = PrivateCount | SeveralCounts
 
 
-def ladder(epsilon: float, delta: float) -> tuple[PrivateCount, ...]:
+def ladder(epsilon: float | None, delta: float) -> tuple[PrivateCount, ...]:
     """The counts that a budget may buy, coarse ones first (docs/theory.md#section-13).
+
+    A single one where the noise is given, so that there is no epsilon to take shares of.
 
     Examples
     --------
     >>> [count.epsilon for count in ladder(1.0, 1e-5)]
     [0.0005, 0.004, 0.02]
     """
-    epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
+    delta = probability("delta", delta)
+    if epsilon is None:
+        price, part = BESIDE_NOISE
+        return (PrivateCount(price, part * delta),)
+    epsilon = positive("epsilon", epsilon)
     return tuple(PrivateCount(share * epsilon, part * delta) for share, part in LADDER)
 
 

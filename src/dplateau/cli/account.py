@@ -12,7 +12,7 @@ from dplateau.cli import app
 from dplateau.cli.options import AsJson, Delta, PlanOptions, takes_a_plan
 from dplateau.errors import PlanError
 from dplateau.plan.batches import RELATIONS
-from dplateau.plan.plan import Plan
+from dplateau.plan.plan import Plan, under_relation
 
 _TARGETS = ("noise", "noise_multiplier", "iterations", "radius")
 
@@ -95,7 +95,7 @@ def other_relations(plan: Plan, delta: float) -> dict[str, float]:
     found = {}
     for relation in RELATIONS:
         if relation != plan.neighboring_relation and relation in plan.batches.relations:
-            other = plan.replace(neighboring_relation=relation)
+            other = under_relation(plan, relation)
             found[relation] = account_for(other, delta).epsilon(delta)
     return found
 

@@ -49,14 +49,14 @@ def search(
     A random number of trials is made, each with settings drawn at random; the best by a noisy score
     on records that were not trained on is kept, and nothing of the others.
     """
+    from dplateau.accounting.spending import PrivacyBudget
     from dplateau.certificate import wording
-    from dplateau.estimators.inputs import check_budget
     from dplateau.tables.encoding import columns_used, load_schema
     from dplateau.tables.reading import column_names, read_table
     from dplateau.tables.table_model import TableModel
 
     grid = parsed_grid(over)
-    check_budget(epsilon, delta)
+    PrivacyBudget.of(epsilon, delta)  # refused before anything is read
     facts = load_schema(schema)
     used = columns_used(facts)
     wanted = [*used, *([target] if target not in used else [])]

@@ -168,10 +168,10 @@ def train(
 ) -> None:
     """Train a private model on a table; write it with its certificate, and nothing private."""
     from dplateau.accounting.rounding import provable
+    from dplateau.accounting.spending import PrivacyBudget
     from dplateau.certificate import wording
     from dplateau.cli.ledger import held_back
     from dplateau.cli.search import chosen_of, parsed_grid
-    from dplateau.estimators.inputs import check_budget
     from dplateau.tables.encoding import PublicTableEncoder, columns_used, load_schema
     from dplateau.tables.reading import column_names
     from dplateau.tables.scaling import scaled_columns
@@ -191,7 +191,7 @@ def train(
         raise DataError("--quantile goes with --model quantile.")
     if refund and checkpoint is None:
         raise DataError("--refund needs the file that proves it: name it with --checkpoint.")
-    check_budget(epsilon, delta)
+    PrivacyBudget.of(epsilon, delta)  # refused before anything is read
     facts, local = load_schema(schema), cluster is None
     used = [name for name in columns_used(facts) if name != person]
     wanted = [*used, *([target] if target not in used else [])]

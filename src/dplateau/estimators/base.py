@@ -41,7 +41,7 @@ from dplateau.estimators.scaling import (
     stay_as_they_are,
 )
 from dplateau.estimators.surroundings import COPIES, warn_of_learned_steps
-from dplateau.plan.batches import ADD_OR_REMOVE_ONE, relation_name
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.plan.plan import Plan
 from dplateau.plan.units import PERSON
 from dplateau.training.asking import Here
@@ -178,7 +178,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
             )
         certificate = Certificate.of(
             released,
-            self.delta,  # type: ignore[arg-type]
+            self._budget.delta,
             counting=counting,
             bought=bought,
             facts=self._facts(),
@@ -277,26 +277,27 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
         rows, features = X.shape
         if groups is not None:
             rows = by_person(groups, rows)[1].size - 1
-        plan, count = self._plan_for_units(rows, features)
+        bound, likely, count = self._bounded(rows, self.random_state)
+        plan = self._plan(bound, features, likely, count)
         people = groups is not None or _are_people(X)
         return plan.replace(unit=PERSON) if people else plan, count
 
-    def _plan_for_units(self, rows: int, features: int) -> tuple[Plan, RecordCount | None]:
-        public = relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE
+    def _bounded(self, rows: int, seed: Any) -> tuple[int, int, RecordCount | None]:
+        """A bound on their number that is no secret, the likely number, and the count it took."""
+        public = self._relation != ADD_OR_REMOVE_ONE
         if public and self.records is not None and self.records != rows:
             raise DataError(
                 f"records={self.records} was given, and X has {rows} rows. Under "
                 f"{self.neighboring_relation!r} their number is public and taken from X: leave "
                 "records out. It is an upper bound under 'add_or_remove_one'."
             )
-        counts = self._counts()
-        if not counts:
+        if not self._counted:
             records = rows if self.records is None else self.records
             refuse_unreleasable(records, self.delta)
-            return self.plan(records, features), None
-        count, bound = count_until_sharp(counts, rows, self.random_state)
+            return records, records, None
+        count, bound = count_until_sharp(self._budget.counts, rows, seed)
         refuse_unreleasable(bound, self.delta)
-        return self._plan(bound, features, count.likely_records(bound), count), count
+        return bound, count.likely_records(bound), count
 
     def _records(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Features and targets to train on: their shapes are checked, their content is not.
@@ -313,7 +314,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
 
     def _untold(self, shaped: Callable[[], tuple[Any, NDArray[Any]]]) -> tuple[Any, NDArray[Any]]:
         """Records as checked; where the number of rows is private, no error or warning tells it."""
-        if relation_name(self.neighboring_relation) != ADD_OR_REMOVE_ONE:
+        if self._relation != ADD_OR_REMOVE_ONE:
             return shaped()
         try:
             with warnings.catch_warnings():
@@ -393,7 +394,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
             question,
             records,
             epsilon=epsilon,
-            relation=str(relation_name(self.neighboring_relation)),
+            relation=self._relation,
             model=fingerprint(self.weights_),
             random_state=random_state,
         )

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dplateau._validate import positive, probability
 from dplateau.certificate.wording import short, unfit
 from dplateau.errors import DataError, PlanError
 from dplateau.training.partitions import refuse_elsewhere
@@ -86,27 +85,6 @@ def in_parameters(advice: str, *, endless: bool) -> str:
     if endless:
         advice = advice.replace(_COMPOSED, "")
     return advice
-
-
-def check_budget(epsilon: Any, delta: Any) -> None:
-    """Refuse a budget that is none, before anything is planned or read.
-
-    Examples
-    --------
-    >>> check_budget(1.0, 0)
-    Traceback (most recent call last):
-    ...
-    dplateau.errors.PlanError: delta must lie in (0, 1); found 0.0. Choose one far below one over \
-the number of records, such as 1e-6: the bounds here need one.
-    """
-    if epsilon is not None:
-        positive("epsilon", epsilon)
-    probability(
-        "delta",
-        delta,
-        way_out="Choose one far below one over the number of records, such as 1e-6: the bounds "
-        "here need one.",
-    )
 
 
 def refuse_unreleasable(records: Any, delta: Any) -> None:

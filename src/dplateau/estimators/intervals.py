@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplateau._validate import probability
 from dplateau.accounting.moments import Moments
 from dplateau.accounting.privacy_loss.conversions import gdp_of
-from dplateau.accounting.rounding import provable
+from dplateau.accounting.spending import PrivacyBudget
 from dplateau.errors import PlanError
 from dplateau.estimators.scaling import mapped
 from dplateau.training.sandwich import Sandwich
@@ -37,8 +37,7 @@ def bought_moments(
     weights: int,
     norm: float,
     relation: str,
-    epsilon: float | None,
-    delta: float,
+    budget: PrivacyBudget,
 ) -> Moments | None:
     """What to buy for a share of the budget; None where none is asked for."""
     if share is False or share == 0:
@@ -49,7 +48,7 @@ def bought_moments(
             f"intervals must be a share of the budget between 0 and 1, or True for {SHARE:g}; "
             f"found {share!r}."
         )
-    if epsilon is None:
+    if budget.epsilon is None:
         raise PlanError(
             "confidence intervals take a share of a budget: give epsilon in place of "
             "noise_multiplier, or leave intervals out."
@@ -59,7 +58,7 @@ def bought_moments(
             f"confidence intervals are for at most {MOST_WEIGHTS} weights; there are {weights}. "
             "Use fewer features, or leave intervals out."
         )
-    return Moments(math.sqrt(share) * gdp_of(provable(epsilon), delta), relation, norm)
+    return Moments(math.sqrt(share) * gdp_of(budget.epsilon, budget.delta), relation, norm)
 
 
 @dataclass(frozen=True, eq=False)

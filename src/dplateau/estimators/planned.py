@@ -14,13 +14,13 @@ from dplateau._validate import non_negative, positive, whole
 from dplateau.accounting.guarantee import WEAK_EPSILON
 from dplateau.accounting.looks import Look
 from dplateau.accounting.prepared import plan_beside
-from dplateau.accounting.record_count import PrivateCount, RecordCount, ladder, until_sharp
-from dplateau.accounting.rounding import provable
+from dplateau.accounting.record_count import RecordCount, until_sharp
+from dplateau.accounting.spending import PrivacyBudget
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Counting
 from dplateau.errors import PlanError
 from dplateau.estimators.docstrings import with_shared_parameters
-from dplateau.estimators.inputs import check_budget, in_parameters
+from dplateau.estimators.inputs import in_parameters
 from dplateau.estimators.intervals import bought_moments
 from dplateau.estimators.pace import ROOM, measured
 from dplateau.estimators.planner import INTERCEPT, suggest_plan
@@ -168,15 +168,12 @@ class PlannedModel(BaseEstimator):
     ) -> Plan:
         self._check_facts()
         batches = self._batches(n_samples)
-        count, epsilon, delta = count or self._expected_count(n_samples), self._spent, self.delta
-        if count is not None:
-            epsilon = None if epsilon is None else count.epsilon_left(epsilon)
-            delta = count.delta_left(delta)  # type: ignore[arg-type]
+        left = self._budget.after(count or self._expected_count(n_samples))
         steps = self._steps(n_samples, batches)
         room = self._room(n_samples, n_features) if steps is None else {}
 
         purchases = self._purchases(likely_records or n_samples, n_features)
-        drawn_in = purchases.scaling is not None and not self._bought
+        drawn_in = purchases.scaling is not None  # by this estimator, or by a table before it
 
         def planned(price: float | None) -> Plan:
             try:
@@ -186,7 +183,7 @@ class PlannedModel(BaseEstimator):
                     n_features,
                     data_norm=self._norm(),
                     epsilon=price,
-                    delta=delta,
+                    delta=left.delta,
                     noise_multiplier=self.noise_multiplier,
                     neighboring_relation=self.neighboring_relation,
                     likely_records=likely_records,
@@ -204,9 +201,9 @@ class PlannedModel(BaseEstimator):
                 raise PlanError(in_parameters(str(refusal), endless=steps == math.inf)) from None
 
         mu = purchases.mu
-        if mu == 0 or epsilon is None:
-            return planned(epsilon)
-        return plan_beside(planned, mu, epsilon, delta)  # type: ignore[arg-type]
+        if mu == 0 or left.epsilon is None:
+            return planned(left.epsilon)
+        return plan_beside(planned, mu, left.epsilon, left.delta)
 
     def _room(self, n_samples: int, n_features: int) -> dict[str, Any]:
         """What a time budget has room for, by this machine's pace on made-up rows."""
@@ -221,7 +218,7 @@ class PlannedModel(BaseEstimator):
         plan = self.plan(n_samples, n_features)
         counting = self._counting_with(self._expected_count(n_samples))
         purchases = self._purchases(n_samples, n_features)
-        guarantee = purchases.guarantee(plan, counting.training_delta(self.delta))  # type: ignore[arg-type]
+        guarantee = purchases.guarantee(plan, counting.training_delta(self._budget.delta))
         counted = ""
         if counting.count is not None:
             counted = (
@@ -254,7 +251,7 @@ class PlannedModel(BaseEstimator):
                 "delta is missing. Choose one far below one over the number of records, "
                 "such as delta=1e-6."
             )
-        check_budget(self.epsilon, self.delta)
+        PrivacyBudget.of(self.epsilon, self.delta)
         if self.feature_bounds is not None:
             as_bounds(self.feature_bounds)
         elif self.data_norm is None:
@@ -286,9 +283,14 @@ class PlannedModel(BaseEstimator):
         return INTERCEPT * self._norm() if self.fit_intercept else 0.0
 
     @property
-    def _spent(self) -> float | None:
-        """What is spent of the budget: no more than a program can prove."""
-        return None if self.epsilon is None else provable(self.epsilon)
+    def _relation(self) -> str:
+        """The neighbouring relation by its name, as whatever it was given."""
+        return relation_name(self.neighboring_relation)
+
+    @property
+    def _budget(self) -> PrivacyBudget:
+        """What is spent of what was given."""
+        return PrivacyBudget.of(self.epsilon, self.delta)
 
     def _norm(self) -> float:
         """The norm that rows are clipped to, as they are trained on."""
@@ -298,27 +300,22 @@ class PlannedModel(BaseEstimator):
 
     def _purchases(self, n_samples: int, n_features: int) -> Bought:
         """What the budget buys beside the training, from public facts."""
-        relation = str(relation_name(self.neighboring_relation))
         weights = (n_features + self.fit_intercept) * self._loss().outputs
         norm = self._longest or (self._norm() if self.data_norm else math.sqrt(n_features))
-        moments = bought_moments(
-            *(self.intervals, weights, norm, relation, self._spent),
-            self.delta,  # type: ignore[arg-type]
-        )
-        look = self._look(n_samples, n_features, relation)
+        moments = bought_moments(self.intervals, weights, norm, self._relation, self._budget)
+        look = self._look(n_samples, n_features)
         return dataclasses.replace(look, moments=moments)
 
-    def _look(self, n_samples: int, n_features: int, relation: str) -> Bought:
+    def _look(self, n_samples: int, n_features: int) -> Bought:
         if self._bought or not self._may_look:
             return self._bought
-        known = relation != ADD_OR_REMOVE_ONE or self.records is not None
-        budget = (relation, self._spent, self.delta)
+        known = self._relation != ADD_OR_REMOVE_ONE or self.records is not None
+        paid = (self._relation, self._budget)
         look: Look | None
         if self.feature_bounds is None:
-            look = bought_centre(self.scaling, n_features, n_samples, *budget)  # type: ignore[arg-type]
+            look = bought_centre(self.scaling, n_features, n_samples, *paid)
         else:
-            rows = n_samples if known else 0
-            look = bought_look(self.scaling, n_features, rows, *budget)  # type: ignore[arg-type]
+            look = bought_look(self.scaling, n_features, n_samples if known else 0, *paid)
         return Bought() if look is None else Bought(scaling=look, columns=n_features)
 
     @property
@@ -369,29 +366,14 @@ class PlannedModel(BaseEstimator):
     @property
     def _counted(self) -> bool:
         """Whether the number of rows is private and has to be bought."""
-        private = relation_name(self.neighboring_relation) == ADD_OR_REMOVE_ONE
+        private = self._relation == ADD_OR_REMOVE_ONE
         return private and self.records is None
-
-    def _counts(self) -> tuple[PrivateCount, ...]:
-        """The counts that `fit` may buy, one after the other until one is sharp."""
-        if not self._counted:
-            return ()
-        if self._spent is None:
-            return (PrivateCount.within(None, self.delta),)  # type: ignore[arg-type]
-        return ladder(self._spent, self.delta)  # type: ignore[arg-type]
 
     def _expected_count(self, records: int) -> RecordCount | None:
         """What `fit` would pay to know that there are so many rows; None where it is no secret."""
-        counts = self._counts()
-        if not counts:
+        if not self._counted:
             return None
-        return until_sharp(counts, lambda count: records + count.half_width)[0]
+        return until_sharp(self._budget.counts, lambda count: records + count.half_width)[0]
 
     def _counting_with(self, count: RecordCount | None) -> Counting:
-        return Counting() if count is None else Counting(count, float(self._spent or 0.0))
-
-    def _counting(self) -> Counting:
-        """One count of a fixed price: what a search buys."""
-        if not self._counted:
-            return Counting()
-        return self._counting_with(PrivateCount.within(self._spent, self.delta))  # type: ignore[arg-type]
+        return Counting() if count is None else Counting(count, self._budget.epsilon or 0.0)

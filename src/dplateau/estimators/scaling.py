@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.looks import CLIPPED, Centre, Look, Spread
 from dplateau.accounting.privacy_loss.conversions import gdp_of
-from dplateau.accounting.rounding import provable
+from dplateau.accounting.spending import PrivacyBudget
 from dplateau.errors import DataError, PlanError
-from dplateau.estimators.inputs import check_budget
 from dplateau.training.asking import Asked
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.scaling import SNUG, WIDTH, private_bounds, private_centre, whitening
@@ -28,7 +27,7 @@ from dplateau.training.sources import mapped_bytes, mapped_file, release_pages
 Array = NDArray[np.float64]
 
 KINDS = ("auto", "public", "standard", "whiten")
-SHARE = 0.3  # of the budget's Gaussian privacy: leaves 95 % of it for the training
+SHARE = 0.3  # of the budget's Gaussian privacy at most: leaves 95 % of it for the training
 _ENOUGH = 0.1  # noise on the counts, as a share of the records, up to which looking pays
 _SHARP = 0.1  # noise on the matrix, as a share of a scaled feature's variance, likewise
 _AMPLE = 30.0  # n mu over columns**1.5 from which on whitening is forecast to pay
@@ -40,10 +39,12 @@ UNCENTRED = (
     "data_norm in place of feature_bounds."
 )
 _UNCLEAR = 0.2  # noise on the mean squared length up to which rows are centred
+_CLEAR, _FINE = 0.02, 5e-4  # noise on the mean and on that below which nothing is gained
+_LEAST = 0.05  # of the budget's Gaussian privacy, however many records there are
 
 
 def bought_mu(
-    scaling: str, columns: int, records: int, relation: str, epsilon: float | None, delta: float
+    scaling: str, columns: int, records: int, relation: str, budget: PrivacyBudget
 ) -> float:
     """The Gaussian privacy to spend on scaling: 0 for none, from public facts alone.
 
@@ -51,12 +52,13 @@ def bought_mu(
 
     Examples
     --------
-    >>> bought_mu("auto", 5, 100, "replace_one", 1.0, 1e-6)
+    >>> budget = PrivacyBudget.of(1.0, 1e-6)
+    >>> bought_mu("auto", 5, 100, "replace_one", budget)
     0.0
-    >>> bought_mu("auto", 5, 100_000, "replace_one", 1.0, 1e-6) > 0
+    >>> bought_mu("auto", 5, 100_000, "replace_one", budget) > 0
     True
     """
-    mu = 0.0 if columns == 0 else _share(scaling, epsilon, delta)
+    mu = 0.0 if columns == 0 else _share(scaling, budget)
     if mu == 0:
         return 0.0
     if scaling == "auto" and Spread(mu, relation).noise(columns)[0] > _ENOUGH * records:
@@ -64,43 +66,51 @@ def bought_mu(
     return mu
 
 
-def _share(scaling: str, epsilon: float | None, delta: float) -> float:
+def _share(scaling: str, budget: PrivacyBudget) -> float:
     """The Gaussian privacy that a look would cost; 0 where none is wanted."""
     if scaling not in KINDS:
         raise PlanError(f"scaling must be one of {list(KINDS)}; found {scaling!r}.")
-    if scaling == "public" or (scaling == "auto" and epsilon is None):
+    if scaling == "public" or (scaling == "auto" and budget.epsilon is None):
         return 0.0
-    if epsilon is None:
+    if budget.epsilon is None:
         raise PlanError("scaling needs a budget to buy from: give epsilon, or scaling='public'.")
-    check_budget(epsilon, delta)
-    return SHARE * gdp_of(provable(epsilon), delta)
+    return SHARE * gdp_of(budget.epsilon, budget.delta)
 
 
 def bought_centre(
-    scaling: str, features: int, records: int, relation: str, epsilon: float | None, delta: float
+    scaling: str, features: int, records: int, relation: str, budget: PrivacyBudget
 ) -> Centre | None:
     """The look at rows of which only ``data_norm`` is known: their mean and usual length.
 
     "auto" looks where noise is small against the number of records: no longer than the longest row
-    on the mean, and `_UNCLEAR` on the mean squared length.
+    on the mean, and `_UNCLEAR` on the mean squared length. Where records are so many that a smaller
+    share buys a mean that is clear enough, no more is spent.
 
     Examples
     --------
-    >>> bought_centre("auto", 64, 300, "add_or_remove_one", 0.1, 1e-5)
-    >>> bought_centre("auto", 64, 3000, "add_or_remove_one", 0.1, 1e-5)  # doctest: +ELLIPSIS
+    >>> budget = PrivacyBudget.of(0.1, 1e-5)
+    >>> bought_centre("auto", 64, 300, "add_or_remove_one", budget)
+    >>> bought_centre("auto", 64, 3000, "add_or_remove_one", budget)  # doctest: +ELLIPSIS
     Centre(mu=..., relation='add_or_remove_one')
+    >>> budget = PrivacyBudget.of(1.0, 1e-5)
+    >>> of_few, of_many = (
+    ...     bought_centre("auto", 64, n, "replace_one", budget).mu for n in (10**4, 10**6)
+    ... )
+    >>> round(of_few / of_many, 1)
+    6.0
     """
-    mu = _share(scaling, epsilon, delta)
+    mu = _share(scaling, budget)
     if mu == 0:
         return None
-    look = Centre(mu, relation)
-    _, noise = look.noise()
-    clear = noise * max(math.sqrt(features), 1 / _UNCLEAR) <= records
-    return look if clear or scaling != "auto" else None
+    _, noise = Centre(mu, relation).noise()
+    if scaling == "auto" and noise * max(math.sqrt(features), 1 / _UNCLEAR) > records:
+        return None
+    needed = noise * max(math.sqrt(features) / _CLEAR, 1 / _FINE) / max(records, 1)
+    return Centre(mu * min(max(needed, _LEAST / SHARE), 1.0), relation)
 
 
 def bought_look(
-    scaling: str, columns: int, records: int, relation: str, epsilon: float | None, delta: float
+    scaling: str, columns: int, records: int, relation: str, budget: PrivacyBudget
 ) -> Spread | None:
     """The look at the columns to buy: none, at their bounds, or at their second moments too.
 
@@ -110,11 +120,12 @@ def bought_look(
 
     Examples
     --------
-    >>> [bought_look("auto", 8, n, "replace_one", 1.0, 1e-6) for n in (10**4, 10**6)]
+    >>> budget = PrivacyBudget.of(1.0, 1e-6)
+    >>> [bought_look("auto", 8, n, "replace_one", budget) for n in (10**4, 10**6)]
     ... # doctest: +ELLIPSIS
     [Spread(mu=..., whiten=False), Spread(mu=..., whiten=True)]
     """
-    mu = bought_mu(scaling, columns, records, relation, epsilon, delta)
+    mu = bought_mu(scaling, columns, records, relation, budget)
     if mu == 0:
         return None
     look = Spread(mu, relation, whiten=True)

@@ -21,7 +21,7 @@ from scipy.stats import rankdata
 
 from dplateau._validate import non_negative
 from dplateau.errors import PlanError
-from dplateau.plan.batches import REPLACE_ONE
+from dplateau.plan.batches import REPLACE_ONE, relation_name
 from dplateau.training.cluster import ClusterTeam
 from dplateau.training.exact import add_and_round
 from dplateau.training.partitions import Part
@@ -94,7 +94,7 @@ def score_for(scoring: Any, model: Any, relation: str, records: int, likely: int
             f"scoring must be one of {list(known)} for {type(model).__name__}, or a callable with "
             f"an attribute sensitivity; found {scoring!r}."
         )
-    twice = 2.0 if relation == REPLACE_ONE else 1.0
+    twice = 2.0 if relation_name(relation) == REPLACE_ONE else 1.0
     if name == "accuracy":
         return Score(name, SumOf(_hits), twice / 2, likely, 0.5, _POINTS)
     if name == "roc_auc":

@@ -16,8 +16,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dplateau._validate import positive, probability
-from dplateau.accounting.rounding import provable
 from dplateau.accounting.search import Search, check_candidates
+from dplateau.accounting.spending import PrivacyBudget
 from dplateau.certificate.bought import Bought
 from dplateau.certificate.record import Certificate, Counting
 from dplateau.errors import PlanError, nothing_released
@@ -34,7 +34,6 @@ from dplateau.estimators.search_records import Here, Sizes, There, to_score
 from dplateau.estimators.surroundings import COPIES, accounted
 from dplateau.plan.plan import Plan
 from dplateau.training import noise
-from dplateau.training.count import count_records
 from dplateau.training.partitions import lies_elsewhere
 from dplateau.training.run import Release, release
 from dplateau.training.selecting import best_of
@@ -188,22 +187,26 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         """What `fit` would do on data of this shape: the law of trials, the plans, the noise."""
         with accounted():
             models = [model for _, model in self._candidates()]
-            sizes = Sizes.of(models[0], n_samples, self.validation)
-            return self._planned(models, sizes, n_features)
+            sizes = Sizes.of(models[0], n_samples, n_samples, self.validation)
+            left = models[0]._budget.after(models[0]._expected_count(n_samples))
+            return self._planned(models, sizes, n_features, left)
 
-    def _planned(self, models: Sequence[PrivateLinearModel], sizes: Sizes, features: int) -> Search:
-        counting = models[0]._counting()
-        epsilon, delta = provable(float(self.epsilon)), float(self.delta)  # type: ignore[arg-type]
-        if counting.count is not None:
-            epsilon = counting.count.epsilon_left(epsilon)
-            delta = counting.count.delta_left(delta)
+    def _planned(
+        self,
+        models: Sequence[PrivateLinearModel],
+        sizes: Sizes,
+        features: int,
+        left: PrivacyBudget,
+    ) -> Search:
+        """The search that spends what a row count has left of the budget."""
+        epsilon, delta = positive("epsilon", left.epsilon), left.delta
 
         def planner(model: PrivateLinearModel) -> Any:
             def planned(price: float, share: float) -> Plan:
                 trial: PrivateLinearModel = clone(model).set_params(
-                    epsilon=price, delta=share, records=sizes.records, scaling="public"
+                    epsilon=price, delta=share, records=sizes.stated, scaling="public"
                 )
-                return trial._plan(sizes.trained, features, sizes.likely)
+                return trial._plan(sizes.trained, features, sizes.likely_trained)
 
             return planned
 
@@ -214,22 +217,21 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             epsilon,
             delta,
             score_sensitivity=score.sensitivity,
-            validation=probability("validation", self.validation),
+            validation=sizes.share,
             before=looked,
         )
         alone = self._alone(epsilon, delta, sizes, features)
-        filled = sizes.all_likely(search.validation) / sizes.units
-        warn_of_poor_search(search, alone, features, filled, score, self._likely_to_score(sizes))
+        filled = sizes.likely / sizes.units
+        warn_of_poor_search(search, alone, features, filled, score, sizes.likely_scored)
         return search
 
     def _alone(self, epsilon: float, delta: float, sizes: Sizes, features: int) -> Plan | None:
         """What the estimator would run without the search, where it says enough for that."""
         model = clone(self.estimator).set_params(
-            epsilon=epsilon, delta=delta, records=sizes.records, scaling="public"
+            epsilon=epsilon, delta=delta, records=sizes.stated, scaling="public"
         )
-        likely = None if sizes.likely is None else sizes.all_likely(float(self.validation))
         try:
-            plan: Plan = model._plan(sizes.units, features, likely)
+            plan: Plan = model._plan(sizes.units, features, sizes.likely)
         except PlanError:
             return None
         return plan
@@ -241,16 +243,10 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         """
         if not all(model._may_look or model._bought for model in models):
             return Bought()
-        return models[0]._purchases(sizes.units, features)
+        return models[0]._purchases(sizes.likely, features)
 
     def _score(self, model: PrivateLinearModel, sizes: Sizes) -> Score:
-        likely = self._likely_to_score(sizes)
-        return score_for(self.scoring, model, model.neighboring_relation, sizes.scored, likely)
-
-    def _likely_to_score(self, sizes: Sizes) -> int:
-        if sizes.likely is None:
-            return sizes.scored
-        return max(1, round(sizes.likely * self.validation / (1 - self.validation)))
+        return score_for(self.scoring, model, model._relation, sizes.scored, sizes.likely_scored)
 
     # -- the search -----------------------------------------------------------------------------
 
@@ -282,26 +278,22 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         """Choose by these records."""
         models = [model for _, model in candidates]
         first, (rows, features) = models[0], held.X.shape
-        counting = first._counting()
-        bound = rows if first.records is None else first.records
-        likely = bound
-        if counting.count is not None:
-            bound = count_records(counting.count, rows, self.random_state)
-            likely = counting.count.likely_records(bound)
-        sizes = Sizes.of(first, bound, self.validation, likely)
+        bound, likely, count = first._bounded(rows, self.random_state)
+        sizes = Sizes.of(first, bound, likely, self.validation)
         score = self._score(first, sizes)
         held.check(score)
         for model in models:
             model._left_alone = stay_as_they_are(held.X)
-        search = self._planned(models, sizes, features)
+        search = self._planned(models, sizes, features, first._budget.after(count))
         look = self._look(models, sizes, features)
         *_, streams = noise.open_streams(self.random_state, 3)
-        scored = to_score(first, rows, sizes, float(self.validation), streams[1])
+        scored = to_score(rows, sizes, streams[1])
         first.random_state = self.random_state
-        held.part(first, look, sizes.units, scored)  # all are looked at, once
+        held.part(first, look, sizes.likely, scored)  # all are looked at, once
         first.random_state = None
         best = _Trial(self, search, models, score, streams).best(held)
-        self._keep(best, candidates, dataclasses.replace(look, search=search), counting, first)
+        bought, counting = dataclasses.replace(look, search=search), first._counting_with(count)
+        self._keep(best, candidates, bought, counting, first)
 
     def _keep(
         self,
@@ -315,7 +307,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self.best_params_, self.best_score_ = candidates[place][0], score
         self.certificate_ = Certificate.of(
             released,
-            float(self.delta),  # type: ignore[arg-type]
+            first._budget.delta,
             counting=counting,
             facts=model._facts(),
             bought=bought,

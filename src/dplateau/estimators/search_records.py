@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,53 +13,71 @@ from dplateau.certificate.bought import Bought
 from dplateau.errors import DataError
 from dplateau.estimators.base import PrivateLinearModel
 from dplateau.estimators.scoring import Score, SumOf, refuse_unsummed
-from dplateau.plan.batches import ADD_OR_REMOVE_ONE, relation_name
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE
 from dplateau.training.cluster import ClusterTeam
 
 _PUBLIC_ORDER = 20240229  # any fixed number: which rows are scored is public, and not by position
 
 
+@dataclass(frozen=True)
 class Sizes:
-    """How many records are trained and scored on: public numbers, or public bounds on them."""
+    """How many records are trained and scored on.
 
-    def __init__(self, trained: int, scored: int, likely: int | None, records: int | None) -> None:
-        self.trained, self.scored, self.likely, self.records = trained, scored, likely, records
+    Parameters
+    ----------
+    units : int
+        All of them: their public number, or a public bound on it.
+    likely : int
+        How many there probably are.
+    trained, scored : int
+        Public numbers, or bounds on them.
+    share : float
+        Of the records, to score on.
+    drawn : bool
+        Whether every record draws its part, as their number is private: either part may then hold
+        them all.
+    """
 
-    @property
-    def units(self) -> int:
-        """All of them."""
-        return self.records or self.trained + self.scored
-
-    def all_likely(self, validation: float) -> int:
-        """How many there probably are."""
-        return self.units if self.likely is None else round(self.likely / (1 - validation))
+    units: int
+    likely: int
+    trained: int
+    scored: int
+    share: float
+    drawn: bool
 
     @classmethod
-    def of(
-        cls, model: PrivateLinearModel, records: int, validation: object, likely: int | None = None
-    ) -> Sizes:
-        """Under add-or-remove every record draws its part, so that either may hold them all."""
+    def of(cls, model: PrivateLinearModel, units: int, likely: int, validation: object) -> Sizes:
+        """The sizes of both parts of so many records."""
         share = probability("validation", validation)
-        if model.neighboring_relation == ADD_OR_REMOVE_ONE:
-            return cls(records, records, max(1, round((1 - share) * (likely or records))), records)
-        scored = max(1, round(share * records))
-        if records - scored < 1:
+        if model._relation == ADD_OR_REMOVE_ONE:
+            return cls(units, likely, units, units, share, drawn=True)
+        scored = max(1, round(share * units))
+        if units - scored < 1:
             raise DataError(
-                f"n_samples={records} cannot be divided into records to train and to score on."
+                f"n_samples={units} cannot be divided into records to train and to score on."
             )
-        return cls(records - scored, scored, None, None)
+        return cls(units, likely, units - scored, scored, share, drawn=False)
+
+    @property
+    def likely_trained(self) -> int:
+        """How many are probably trained on."""
+        return max(1, round((1 - self.share) * self.likely)) if self.drawn else self.trained
+
+    @property
+    def likely_scored(self) -> int:
+        """How many are probably scored on."""
+        return max(1, round(self.share * self.likely)) if self.drawn else self.scored
+
+    @property
+    def stated(self) -> int | None:
+        """The bound that a trial is told, so that it buys no count of its own."""
+        return self.units if self.drawn else None
 
 
-def to_score(
-    model: PrivateLinearModel,
-    rows: int,
-    sizes: Sizes,
-    share: float,
-    generator: np.random.Generator,
-) -> NDArray[np.bool_]:
+def to_score(rows: int, sizes: Sizes, generator: np.random.Generator) -> NDArray[np.bool_]:
     """Which rows are scored on: by public row numbers, or by a coin for every record."""
-    if model.neighboring_relation == ADD_OR_REMOVE_ONE:
-        return np.asarray(generator.random(rows) < share)
+    if sizes.drawn:
+        return np.asarray(generator.random(rows) < sizes.share)
     found = np.zeros(rows, dtype=bool)
     found[np.random.default_rng(_PUBLIC_ORDER).permutation(rows)[: sizes.scored]] = True
     return found
@@ -74,10 +93,10 @@ class Here:
         """Any score can be computed."""
 
     def part(
-        self, model: PrivateLinearModel, look: Bought, units: int, scored: NDArray[np.bool_]
+        self, model: PrivateLinearModel, look: Bought, likely: int, scored: NDArray[np.bool_]
     ) -> None:
         """Look at all records; then train on some and score the others."""
-        scaled = model._scaled(self.X, look, units, self._targets)
+        scaled = model._scaled(self.X, look, likely, self._targets)
         self.trained = scaled[~scored], self._targets[~scored]
         self._scored = self.X[scored], self._y[scored]
 
@@ -98,11 +117,11 @@ class There:
         refuse_unsummed(score)
 
     def part(
-        self, model: PrivateLinearModel, look: Bought, units: int, scored: NDArray[np.bool_]
+        self, model: PrivateLinearModel, look: Bought, likely: int, scored: NDArray[np.bool_]
     ) -> None:
         """What is put aside is looked at too, and stays as it came."""
-        self.X.part(scored, str(relation_name(model.neighboring_relation)))
-        model._scaled(self.X, look, units)
+        self.X.part(scored, model._relation)
+        model._scaled(self.X, look, likely)
 
     def value(self, score: Score, model: PrivateLinearModel) -> float:
         """The score of a model, without noise."""

@@ -27,7 +27,7 @@ from dplateau.explorer.estimates import Estimates, attack
 from dplateau.explorer.state import read, refusal
 from dplateau.explorer.writing import texts
 from dplateau.plan.losses import Logistic
-from dplateau.plan.plan import Plan
+from dplateau.plan.plan import Plan, under_relation
 
 Line = dict[str, Any]
 Emit = Callable[[Line], None]
@@ -191,7 +191,7 @@ def _other_relations(plan: Plan, delta: float) -> dict[str, float]:
     found = {}
     for name in others:
         try:
-            found[name] = account(plan.replace(neighboring_relation=name), delta).epsilon(delta)
+            found[name] = account(under_relation(plan, name), delta).epsilon(delta)
         except PlanError:
             continue
     return found

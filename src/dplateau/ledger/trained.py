@@ -14,7 +14,7 @@ from dplateau.accounting.record_count import PrivateCount
 from dplateau.accounting.rounding import MOST_WEIGHTS, Charge
 from dplateau.errors import PlanError
 from dplateau.ledger.mechanisms import Mechanism, Stated, randomised_response
-from dplateau.plan.plan import Plan
+from dplateau.plan.plan import Plan, under_relation
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def under(plan: Plan, relation: str) -> Plan:
     if plan.neighboring_relation == relation:
         return plan
     try:
-        return plan.replace(neighboring_relation=relation)
+        return under_relation(plan, relation)
     except PlanError as trouble:
         raise PlanError(
             f"this release is private under {plan.neighboring_relation!r}; the data set's budget "

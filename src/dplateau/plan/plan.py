@@ -362,6 +362,17 @@ class Plan:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
+def under_relation(plan: Plan, relation: str) -> Plan:
+    """The same method, accounted for under another neighbouring relation.
+
+    Where ``records`` is an upper bound on the number of records it stays one: the curvature that so
+    many would have is not credited under a relation that takes the number for known.
+    """
+    bound = plan.neighboring_relation == batch_kinds.ADD_OR_REMOVE_ONE
+    less = {"strong_convexity": 0.0} if bound and relation != plan.neighboring_relation else {}
+    return plan.replace(neighboring_relation=relation, **less)
+
+
 def _finite_or_word(value: float) -> float | str:
     return "inf" if value == math.inf else value
 

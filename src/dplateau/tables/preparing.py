@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from dplateau import estimators
 from dplateau.accounting.looks import Spread
+from dplateau.accounting.spending import PrivacyBudget
 from dplateau.certificate.bought import Bought
 from dplateau.errors import DataError, PlanError
 from dplateau.estimators.base import PrivateLinearModel
 from dplateau.estimators.scaling import bought_mu
-from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE
+from dplateau.plan.batches import ADD_OR_REMOVE_ONE, REPLACE_ONE, relation_name
 from dplateau.tables import MODELS
 from dplateau.tables.columns import Boolean, Category, Column, Number, column_from_dict
 from dplateau.tables.encoding import PublicTableEncoder, columns_of, columns_used
@@ -51,12 +52,13 @@ def scaled(
 
     Where numbers are whitened, their centre and matrix too.
     """
-    relation = options.get("neighboring_relation", REPLACE_ONE)
+    relation = relation_name(options.get("neighboring_relation", REPLACE_ONE))
     columns = scaled_columns(schema, target) if target in schema["columns"] else []
 
+    budget = PrivacyBudget.of(options.get("epsilon"), options["delta"])
+
     def price(records: int) -> float:
-        budget = (relation, options.get("epsilon"), options["delta"])
-        return bought_mu(scaling, len(columns), records, *budget)
+        return bought_mu(scaling, len(columns), records, relation, budget)
 
     nothing = schema, Bought(), 1.0, None
     if price(_EVER_SO_MANY) == 0 or (isinstance(table, TableStream) and search is not None):

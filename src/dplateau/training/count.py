@@ -11,26 +11,17 @@ from dplateau.accounting.record_count import PrivateCount, RecordCount, until_sh
 from dplateau.training import noise
 
 
-def count_records(count: RecordCount, records: int, random_state: noise.Seed = None) -> int:
-    """An upper bound on ``records`` that is private as ``count`` states, by a single draw.
-
-    A given ``random_state`` makes it reproducible, hence not for release.
-    """
-    return _drawn(count.together, records, _stream(random_state))
-
-
 def count_until_sharp(
     counts: Sequence[PrivateCount], records: int, random_state: noise.Seed = None
 ) -> tuple[RecordCount, int]:
-    """One count after the other until one is sharp: what was bought, and the last one's result."""
-    generator = _stream(random_state)
-    return until_sharp(counts, lambda count: _drawn(count, records, generator))
+    """One count after the other until one is sharp: what was bought, and the last one's result.
 
-
-def _stream(random_state: noise.Seed) -> np.random.Generator:
+    The result is an upper bound on ``records``. A given ``random_state`` makes it reproducible,
+    hence not for release.
+    """
     # The first pair of streams is the training's: a draw shared with it would be no secret.
     _, (generator, _) = noise.open_streams(random_state, 2)
-    return generator
+    return until_sharp(counts, lambda count: _drawn(count, records, generator))
 
 
 def _drawn(count: PrivateCount, records: int, generator: np.random.Generator) -> int:
