@@ -25,7 +25,7 @@ OTHER_TITLES = {
     "wide": "wide (5,000 rows, 1,000 features)",
     "rare": "rare (15,000 rows, one in ten positive, loose bounds)",
     "cover_like": "covertype-like (45,000 rows, 54 features, 7 classes, the rarest 0.5 %)",
-    "many": "many (200,000 rows, 20 features, loose bounds)",
+    "many": "many (200,000 rows, 20 features, loose bounds, δ = 1e-7)",
     "few_targets": "few targets (300 rows, 5 features, loose bounds, R²)",
     "many_targets": "many targets (50,000 rows, 50 features, loose bounds, R²)",
 }

@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.store import RESULTS, Json, Task, gather, keep, path_of, plain, report, source
+from benchmarks.store import (
+    RESULTS,
+    Json,
+    Task,
+    gather,
+    keep,
+    path_of,
+    plain,
+    report,
+    source,
+    stored,
+)
 
 # Benchmark -> the modules that measure it. A module offers `tasks(size)` (lazy, resumable one by
 # one) or `measurements(size)` (an iterator of dicts, resumable as a whole).
@@ -64,6 +75,7 @@ def run(
 
 
 def everything(size: str, results: Path = RESULTS) -> dict[str, list[Json]]:
-    """Gather every benchmark of which anything has been measured here."""
+    """What was gathered before, with every benchmark of which anything was measured here anew."""
     begun = [name for name in MODULES if (results / "raw" / size / name).is_dir()]
-    return {name: gather(tasks_of(name, size), size, results) for name in begun}
+    found = {name: gather(tasks_of(name, size), size, results) for name in begun}
+    return stored(size, results) | found

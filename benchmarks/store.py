@@ -81,19 +81,33 @@ def keep(task: Task, size: str, results: Path = RESULTS) -> Json:
 def gather(tasks: Iterable[Task], size: str, results: Path = RESULTS) -> list[Json]:
     """Write and return the records of one benchmark: those of the tasks, in their order.
 
-    A task that has not been made stands there as ``not measured``; what was stored for other
-    tasks, such as an earlier grid, is left out.
+    What was not measured here is taken over from what was gathered last: so a few measurements can
+    be made anew, in a fresh clone too. A task that has never been made stands there as ``not
+    measured``; what was stored for other tasks, such as an earlier grid, is left out.
     """
-    records, target = [], None
+    records: list[Json] = []
+    target, before = None, dict[Path, Json]()
     for task in tasks:
+        if target is None:
+            target = results / size / f"{task.benchmark}.json"
+            before = _gathered(target, size, results)
         path = path_of(task, size, results)
-        target = results / size / f"{task.benchmark}.json"
-        records.append(json.loads(path.read_text()) if path.exists() else _unmade(task))
+        made = json.loads(path.read_text()) if path.exists() else before.get(path)
+        records.append(made or _unmade(task))
     if target is not None:
         target.parent.mkdir(parents=True, exist_ok=True)
         lines = ",\n".join(json.dumps(record, sort_keys=True) for record in records)
         target.write_text(f"[\n{lines}\n]\n")
     return records
+
+
+def _gathered(target: Path, size: str, results: Path) -> dict[Path, Json]:
+    """What was gathered last, by where its file would lie."""
+    found: dict[Path, Json] = {}
+    for record in json.loads(target.read_text()) if target.exists() else []:
+        told = (record[name] for name in ("benchmark", "name", "parameters"))
+        found[path_of(Task(*told, dict), size, results)] = record
+    return found
 
 
 def _unmade(task: Task) -> Json:
