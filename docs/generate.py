@@ -26,7 +26,7 @@ MARK = "<!-- all options: written by docs/generate.py -->"
 SECTIONS = {
     "The plan": ["Plan"],
     "Batches": ["FullBatch", "Cyclic", "FixedSize", "Poisson", "RandomAllocation"],
-    "Domains": ["Everywhere", "L2Ball", "Box", "L1Ball", "Simplex"],
+    "Domains": ["Everywhere", "L2Ball", "Box", "L1Ball", "Simplex", "Orthant"],
     "Losses": ["Logistic", "Softmax", "Huber", "SmoothedHinge", "SmoothedPinball"],
     "Accounting": [
         *("account", "Guarantee", "Result", "calibrate", "most_iterations", "largest_radius"),

@@ -18,7 +18,7 @@ from dplateau.errors import (
 )
 from dplateau.plan import batches, domains, losses, schedules
 from dplateau.plan.batches import Cyclic, FixedSize, FullBatch, Poisson, RandomAllocation
-from dplateau.plan.domains import Box, Everywhere, L1Ball, L2Ball, Simplex
+from dplateau.plan.domains import Box, Everywhere, L1Ball, L2Ball, Orthant, Simplex
 from dplateau.plan.losses import Huber, Logistic, SmoothedHinge, SmoothedPinball, Softmax
 from dplateau.plan.plan import Plan
 
@@ -113,6 +113,7 @@ __all__ = [  # noqa: RUF022 (the order in which a plan is written)
     "Box",
     "L1Ball",
     "Simplex",
+    "Orthant",
     "Logistic",
     "Softmax",
     "Huber",

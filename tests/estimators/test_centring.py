@@ -106,7 +106,15 @@ def test_what_a_cheaper_look_leaves_goes_to_the_training(relation):
 
 @pytest.mark.parametrize(
     "stated",
-    [{"radius": 5.0}, {"alpha": 0.1}, {"learning_rate": 0.1}, {"l1": 0.01}, {"intervals": True}],
+    [
+        {"radius": 5.0},
+        {"alpha": 0.1},
+        {"learning_rate": 0.1},
+        {"l1": 0.01},
+        {"intervals": True},
+        {"fit_intercept": False},
+    ],
+    ids=lambda stated: next(iter(stated)),
 )
 def test_what_is_stated_in_the_scale_of_features_leaves_them_alone(stated):
     assert model(**stated)._purchases(4000, 4).scaling is None

@@ -11,7 +11,15 @@ from scipy.optimize import minimize
 
 import dplateau as dp
 
-DOMAINS = [dp.L2Ball(1.3), dp.Box(-0.4, 0.9), dp.L1Ball(1.1), dp.Simplex(0.8), dp.Everywhere()]
+BOUNDED = [
+    dp.L2Ball(1.3),
+    dp.Box(-0.4, 0.9),
+    dp.L1Ball(1.1),
+    dp.Simplex(0.8),
+    dp.Orthant([1, -1, 1], radius=1.2),
+    dp.Orthant([0, -1], radius=1.2),
+]
+DOMAINS = [*BOUNDED, dp.Everywhere(), dp.Orthant([1, 0, -1])]
 
 
 def inside(domain, w: np.ndarray) -> bool:
@@ -24,10 +32,13 @@ def inside(domain, w: np.ndarray) -> bool:
         return np.abs(w).sum() <= domain.radius + tolerance
     if isinstance(domain, dp.Simplex):
         return bool(np.all(w >= -tolerance)) and abs(w.sum() - domain.total) <= tolerance
+    if isinstance(domain, dp.Orthant):
+        known = w[: len(domain.signs)] * domain.signs
+        return bool(np.all(known >= 0)) and np.linalg.norm(w) <= domain.reach + tolerance
     return True
 
 
-@pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: d.kind)
+@pytest.mark.parametrize("domain", DOMAINS, ids=repr)
 def test_projection_is_exact(domain) -> None:
     """In the set, idempotent, and no other point of the set is nearer (the obtuse angle)."""
     rng = np.random.default_rng(0)
@@ -41,7 +52,7 @@ def test_projection_is_exact(domain) -> None:
             assert (w - nearest) @ (point - nearest) <= 1e-9
 
 
-@pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: d.kind)
+@pytest.mark.parametrize("domain", DOMAINS, ids=repr)
 def test_projection_never_expands(domain) -> None:
     rng = np.random.default_rng(1)
     for _ in range(200):
@@ -50,7 +61,7 @@ def test_projection_never_expands(domain) -> None:
         assert apart <= np.linalg.norm(a - b) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("domain", DOMAINS[:-1], ids=lambda d: d.kind)
+@pytest.mark.parametrize("domain", BOUNDED, ids=repr)
 def test_diameter_is_attained_and_never_exceeded(domain) -> None:
     """Corners of the set are where far points along axes and diagonals are projected to."""
     d = 3
@@ -72,6 +83,13 @@ def test_diameter_is_attained_and_never_exceeded(domain) -> None:
         lambda: dp.Box(-math.inf, 1),
         lambda: dp.L1Ball(math.inf),
         lambda: dp.Simplex(0),
+        lambda: dp.Orthant([2]),
+        lambda: dp.Orthant([True]),
+        lambda: dp.Orthant("+-"),
+        lambda: dp.Orthant(1),
+        lambda: dp.Orthant([1], radius=0),
+        lambda: dp.Orthant([1, 1]).diameter(1),
+        lambda: dp.Orthant([1, 1]).project(np.zeros(1)),
         lambda: dp.Cyclic(0),
         lambda: dp.FixedSize(2.5),
         lambda: dp.Poisson(0),

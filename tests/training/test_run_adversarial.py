@@ -219,16 +219,20 @@ def test_a_poisson_batch_at_its_cap_does_not_expand():
 @given(
     weights=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=9),
     radius=st.floats(1e-3, 1e3),
-    which=st.sampled_from(["l2", "box", "l1", "simplex"]),
+    which=st.sampled_from(["l2", "box", "l1", "simplex", "orthant", "cone"]),
+    signs=st.lists(st.sampled_from([1, -1, 0]), max_size=9),
 )
-def test_compiled_projections_are_the_domains_own(weights, radius, which):
+def test_compiled_projections_are_the_domains_own(weights, radius, which, signs):
+    signs = signs[: len(weights)]
     domain, code, lower, upper = {
         "l2": (dp.L2Ball(radius), projections.L2_BALL, radius, 0.0),
         "box": (dp.Box(-radius / 2, radius), projections.BOX, -radius / 2, radius),
         "l1": (dp.L1Ball(radius), projections.L1_BALL, radius, 0.0),
         "simplex": (dp.Simplex(radius), projections.SIMPLEX, radius, 0.0),
+        "orthant": (dp.Orthant(signs, radius), projections.ORTHANT, radius, 0.0),
+        "cone": (dp.Orthant(signs), projections.ORTHANT, math.inf, 0.0),
     }[which]
     point = np.array(weights)
     expected = domain.project(point)
-    projections.project(code, lower, upper, point, 0, point.size)
+    projections.project(code, lower, upper, np.array(signs, float), point, 0, point.size)
     np.testing.assert_allclose(point, expected, atol=1e-9 * (1 + math.sqrt(len(weights)) * 1e3))

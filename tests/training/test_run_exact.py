@@ -120,6 +120,8 @@ DOMAINS = [
     dp.Box(0.02, 0.08),
     dp.L1Ball(0.15),
     dp.Simplex(0.5),
+    dp.Orthant([1, -1, 0]),
+    dp.Orthant([-1, 1], radius=0.1),
 ]
 
 

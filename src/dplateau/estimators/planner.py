@@ -201,7 +201,8 @@ def suggest_plan(
         return min(drafts, key=forecast)
 
     def priced(epsilon: float, delta: float) -> Plan:
-        if batches is None and domain is None and not regularization and iterations != math.inf:
+        plain = math.isinf(drafts[0].diameter) and not regularization and iterations != math.inf
+        if batches is None and plain:
             return _calibrated(min(drafts, key=forecast), epsilon, delta)
         if any(plan.diameter < math.inf or plan.regularization > 0 for plan in drafts):
             # A plateau may make hidden iterates cheaper than composition: price every kind exactly.

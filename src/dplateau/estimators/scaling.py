@@ -110,13 +110,20 @@ def bought_centre(
 
 
 def bought_look(
-    scaling: str, columns: int, records: int, relation: str, budget: PrivacyBudget
+    scaling: str,
+    columns: int,
+    records: int,
+    relation: str,
+    budget: PrivacyBudget,
+    *,
+    may_whiten: bool = True,
 ) -> Spread | None:
     """The look at the columns to buy: none, at their bounds, or at their second moments too.
 
     In scaled features the forecast leaves ``reach sqrt(d / 2) / (n mu)`` of the loss, whatever they
     are; in whitened ones all directions are learned after a travel of some ``d``, and ``d**2`` over
-    ``(n mu)**2`` is left. "auto" whitens where that is less by far and the matrix is sharp.
+    ``(n mu)**2`` is left. "auto" whitens where that is less by far, the matrix is sharp, and
+    features may be mixed.
 
     Examples
     --------
@@ -132,7 +139,7 @@ def bought_look(
     noise = 2 * math.sqrt(columns) * look.matrix_noise(columns) / max(records, 1)
     ample = records * mu / SHARE >= _AMPLE * columns**1.5 and 2 <= columns <= _MOST_COLUMNS
     sharp = noise <= _SHARP / WIDTH**2
-    whiten = scaling == "whiten" or (scaling == "auto" and ample and sharp)
+    whiten = scaling == "whiten" or (scaling == "auto" and may_whiten and ample and sharp)
     return look if whiten else Spread(mu, relation)
 
 

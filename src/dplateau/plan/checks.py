@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dplateau.errors import PlanError
 from dplateau.plan.batches import Batches
+from dplateau.plan.domains import Domain
 from dplateau.plan.loss import Loss
 from dplateau.plan.schedules import Constant, Schedule
 
@@ -64,6 +65,7 @@ def check_loss(plan: Plan) -> None:
             f"{type(plan.loss).__name__} is not strongly convex by itself; found "
             f"strong_convexity={plan.strong_convexity:g}. Use regularization instead."
         )
+    refuse_signs_of_many(plan.domain, plan.loss)
     if plan.hidden_state:
         refuse_clipped_softmax(plan.loss)
 
@@ -106,6 +108,16 @@ def refuse_clipped_softmax(loss: Loss | None) -> None:
             f"gradient clipping of a {loss.kind} (clip={loss.clip:g}) is not the gradient of a "
             "convex loss: the step can expand. Bound the features (data_norm) instead, or set "
             "hidden_state=False to claim composition only."
+        )
+
+
+def refuse_signs_of_many(domain: Domain, loss: Loss | None) -> None:
+    """Refuse domains that tell weights apart where every feature has several."""
+    if loss is not None and loss.outputs > 1 and domain.known_signs():
+        raise PlanError(
+            f"{type(domain).__name__} says something of single features, and a {loss.kind} has "
+            f"{loss.outputs} weights for each: what moves one class up moves others down. Use it "
+            "with two classes or a number to predict, or choose another domain."
         )
 
 

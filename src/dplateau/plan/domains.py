@@ -7,6 +7,8 @@ step freely. The *diameter* is what the accountant needs; ``Everywhere`` has non
 from __future__ import annotations
 
 import math
+import numbers
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +20,8 @@ from dplateau.errors import PlanError
 from dplateau.plan.parts import Part
 
 Vector = NDArray[np.float64]
+
+_SHOWN = 12  # signs of weights that a repr lists
 
 
 class Domain(Part, family="domain"):
@@ -32,6 +36,10 @@ class Domain(Part, family="domain"):
     def project(self, weights: Vector) -> Vector:
         """The nearest point of the set, as a new array of the same shape."""
         raise TypeError(f"{type(self).__name__} states no projection")
+
+    def known_signs(self) -> tuple[int, ...]:
+        """Of the first weights, where it tells them apart: 1, -1, or 0 for a free one."""
+        return ()
 
     def rounding(self, dimension: int) -> float:
         """How far `project` in floats may end from the true projection, in units of rounding.
@@ -214,6 +222,97 @@ class Simplex(Domain):
 
     def scaled(self, factor: float) -> Simplex:
         return Simplex(self.total * factor)
+
+
+@dataclass(frozen=True)
+class Orthant(Domain):
+    """Weights of known signs, within a ball around the origin if it has a ``radius``.
+
+    Parameters
+    ----------
+    signs : sequence of int
+        For each of the first weights 1 (never negative), -1 (never positive) or 0 (free). Weights
+        beyond them, such as an intercept's, are free.
+    radius : float, optional
+        Of the ball; by default there is none.
+
+    Examples
+    --------
+    >>> known = Orthant([1, -1, 0])
+    >>> known.project(np.array([-2.0, -3.0, -4.0, -5.0])).tolist()
+    [0.0, -3.0, -4.0, -5.0]
+    >>> Orthant([1, 1], radius=1.0).diameter(2) == math.sqrt(2)
+    True
+    """
+
+    signs: tuple[int, ...]
+    radius: float | None = None
+    kind: ClassVar[str] = "orthant"
+    compiled: ClassVar[str | None] = "orthant"
+
+    def __post_init__(self) -> None:
+        given = self.signs
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise PlanError(f"Orthant signs must be a list of 1, -1 and 0; found {given!r:.40}.")
+        signs = tuple(given)
+        unknown = [sign for sign in signs if not _is_sign(sign)]
+        if unknown:
+            raise PlanError(
+                f"Orthant signs must each be 1 (never negative), -1 (never positive) or 0 (free); "
+                f"found {unknown[0]!r:.40}."
+            )
+        object.__setattr__(self, "signs", tuple(int(sign) for sign in signs))
+        if self.radius is not None:
+            object.__setattr__(self, "radius", positive("Orthant radius", self.radius))
+
+    def __repr__(self) -> str:
+        """Short where there are many signs: they stand in the stored plan."""
+        if len(self.signs) <= _SHOWN:
+            signs = repr(list(self.signs))
+        else:
+            up, down = self.signs.count(1), self.signs.count(-1)
+            signs = f"<{up} of {len(self.signs)} up, {down} down>"
+        return f"Orthant({signs}{'' if self.radius is None else f', radius={self.radius!r}'})"
+
+    def diameter(self, dimension: int | None) -> float:
+        """Two points that share all signs are never at an obtuse angle, which makes it smaller."""
+        if dimension is not None:
+            self._check_room(dimension)
+        free = dimension is None or dimension > len(self.signs) or 0 in self.signs
+        return (2.0 if free else math.sqrt(2.0)) * self.reach
+
+    @property
+    def reach(self) -> float:
+        """The radius, ``inf`` where there is none."""
+        return math.inf if self.radius is None else self.radius
+
+    def known_signs(self) -> tuple[int, ...]:
+        return self.signs
+
+    def rounding(self, dimension: int) -> float:
+        return 0.0 if self.radius is None else L2Ball(self.radius).rounding(dimension)
+
+    def project(self, weights: Vector) -> Vector:
+        """Of a cone and a ball around its apex: first onto the one, then onto the other."""
+        found = np.array(weights, dtype=np.float64)
+        self._check_room(found.size)
+        known = found.reshape(-1)[: len(self.signs)]
+        known[known * self.signs < 0] = 0.0
+        return found if self.radius is None else L2Ball(self.radius).project(found)
+
+    def scaled(self, factor: float) -> Orthant:
+        return self if self.radius is None else Orthant(self.signs, self.radius * factor)
+
+    def _check_room(self, weights: int) -> None:
+        if weights < len(self.signs):
+            raise PlanError(
+                f"Orthant has {len(self.signs)} signs, and there are {weights} weights. Give at "
+                "most one sign for every weight."
+            )
+
+
+def _is_sign(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and value in (-1, 0, 1)
 
 
 def _sum_of_squares(weights: Vector) -> float:

@@ -11,6 +11,7 @@ _WORDS = {
     "categories": "one of {}",
     "bins": "in {} intervals of equal width",
 }
+_MOVES = {1: "raises", -1: "lowers"}
 
 
 def section(model: Mapping[str, Any], *, narrowed: bool = False) -> str:
@@ -71,6 +72,8 @@ def _columns(model: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         said = [_fact(key, stated[key]) for key in _WORDS if stated.get(key) is not None]
         if facts.get("log"):
             said.append("on a logarithmic scale")
+        if facts.get("monotonic"):
+            said.append(_direction(kind, facts["monotonic"]))
         yield name, ", ".join(["not used" if kind == "ignore" else kind, *said])
 
 
@@ -81,6 +84,15 @@ def _fact(name: str, value: Any) -> str:
     if name == "categories":
         return _WORDS[name].format(", ".join(str(one) for one in value))
     return _WORDS[name].format(value)
+
+
+def _direction(kind: str, monotonic: Any) -> str:
+    """Which way a column moves what is predicted, or which of its categories do."""
+    if not isinstance(monotonic, Mapping):
+        what = {"boolean": "true", "date": "a later day"}.get(kind, "a larger value")
+        return f"{what} only {_MOVES[monotonic]} what is predicted"
+    known = [f"{value} only {_MOVES[sign]}" for value, sign in monotonic.items() if sign]
+    return f"{', '.join(known)} what is predicted" if known else "no direction known"
 
 
 def _plain(bound: Any) -> str:

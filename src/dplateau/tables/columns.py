@@ -56,7 +56,18 @@ class Column:
 
     name: str
     missing: bool = True
+    monotonic: Any = 0  # 1: larger values only raise what is predicted; -1: they only lower it
     kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        self._check_direction("monotonic", self.monotonic)
+
+    def _check_direction(self, what: str, direction: Any) -> None:
+        if isinstance(direction, bool) or direction not in (-1, 0, 1):
+            raise PlanError(
+                f"{what} of column {self.name!r} must be 1 (larger values only raise what is "
+                f"predicted), -1 (they only lower it) or 0 (not known); found {direction!r:.40}."
+            )
 
     @property
     def features(self) -> list[str]:
@@ -67,6 +78,16 @@ class Column:
     def feature_names(self) -> list[str]:
         """All features, with the indicator of missing values where there is one."""
         return [*self.features, *([f"{self.name}=(missing)"] if self.missing else [])]
+
+    @property
+    def known_signs(self) -> list[int]:
+        """Of the weights of `features`: 1, -1, or 0 where a sign is not known."""
+        return [int(self.monotonic)] * len(self.features)
+
+    @property
+    def signs(self) -> list[int]:
+        """The same for all features: nothing is known of missing values."""
+        return [*self.known_signs, *([0] if self.missing else [])]
 
     @property
     def square_norm(self) -> float:
@@ -131,6 +152,7 @@ class Number(Column):
     kind: ClassVar[str] = "number"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         bounds = _as_bounds(self.name, self.bounds, float)
         object.__setattr__(self, "bounds", bounds)
         if self.bins is not None:
@@ -141,6 +163,12 @@ class Number(Column):
                     "Each bin is a weight to learn, with noise on it: a few dozen serve well."
                 )
             object.__setattr__(self, "bins", bins)
+            if self.monotonic:
+                raise PlanError(
+                    f"column {self.name!r} has bins and a direction (monotonic): the signs of "
+                    "single bins' weights do not make what is predicted rise. Leave one of them "
+                    "out."
+                )
 
     @property
     def features(self) -> list[str]:
@@ -187,6 +215,7 @@ class Date(Column):
     kind: ClassVar[str] = "date"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _ = self._days
 
     @property
@@ -236,6 +265,7 @@ class Category(Column):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if isinstance(self.categories, str) or not isinstance(self.categories, Iterable):
             raise PlanError(f"categories of column {self.name!r} must be a list.")
         declared = list(self.categories)
@@ -248,10 +278,37 @@ class Category(Column):
         object.__setattr__(self, "categories", names)
         self._places.update(_places(declared, names))
 
+        self._check_directions()
+
+    def _check_direction(self, what: str, direction: Any) -> None:
+        """Categories have no order: what is known is known of single ones."""
+        if not direction or isinstance(direction, Mapping):
+            return
+        raise PlanError(
+            f"{what} of column {self.name!r} must say which categories only raise (1) or only "
+            f"lower (-1) what is predicted, such as {{{self.categories[0]!r}: 1}}; found "
+            f"{direction!r:.40}."
+        )
+
+    def _check_directions(self) -> None:
+        for value, direction in (self.monotonic or {}).items():
+            if as_label(value) not in self.categories:
+                raise PlanError(
+                    f"monotonic of column {self.name!r} names {value!r}, which is not among its "
+                    "categories."
+                )
+            super()._check_direction(f"monotonic[{value!r}]", direction)
+
     @property
     def features(self) -> list[str]:
         names = [f"{self.name}={value}" for value in self.categories]
         return [*names, f"{self.name}=(other)"] if self.other else names
+
+    @property
+    def known_signs(self) -> list[int]:
+        stated = {as_label(value): int(sign) for value, sign in (self.monotonic or {}).items()}
+        signs = [stated.get(value, 0) for value in self.categories]
+        return [*signs, 0] if self.other else signs
 
     @property
     def constant_norm(self) -> bool:

@@ -50,6 +50,11 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         ``ignore``
             The column is left out.
 
+        A number, boolean or date takes ``monotonic: 1`` where it is publicly known that larger
+        values only raise what is predicted (of two classes, the second in sorted order), or
+        ``-1`` where they only lower it; a category ``monotonic: {value: 1, ...}`` for single
+        values. See ``monotonic_cst`` of the estimators.
+
         Every column takes ``missing: false`` to save the indicator of missing values, and a
         category ``other: false`` to save the one of unknown values: then such a cell is encoded
         as zeros.
@@ -59,7 +64,8 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         the largest norm that any row could have, which forgets nothing. ``"auto"`` chooses by the
         schema alone: ``"unit"`` where most columns are categories, booleans or binned numbers,
         whose features have norm 1 whatever the value, so that rows differ little in length (by a
-        factor of at most ``sqrt(2)``); else ``"bound"``.
+        factor of at most ``sqrt(2)``) and no direction is stated (``monotonic``), which rows of
+        their own scales would not follow; else ``"bound"``.
     sparse_output : {"auto", True, False}, default "auto"
         Whether `transform` returns a CSR matrix. ``"auto"``: where the schema has many features
         per column, nearly all of them zeros in every row, as with long lists of categories.
@@ -114,6 +120,14 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         return _parse(load_schema(self.schema))
 
     @property
+    def signs(self) -> list[int]:
+        """Of every feature's weight, as far as the schema knows them: 1, -1, or 0 for a free one.
+
+        Pass it to an estimator as ``monotonic_cst``.
+        """
+        return [sign for column in self.columns for sign in column.signs]
+
+    @property
     def data_norm(self) -> float:
         """The norm that no encoded row exceeds."""
         return 1.0
@@ -123,8 +137,15 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         """How rows are scaled, from the schema alone: ``"unit"`` or ``"bound"``."""
         if self.rows not in ("auto", "unit", "bound"):
             raise PlanError(f"rows must be 'auto', 'unit' or 'bound'; found {self.rows!r}.")
+        if self.rows == "unit" and any(self.signs):
+            raise PlanError(
+                "rows='unit' scales each row by itself, so a column's direction (monotonic) would "
+                "not be that of what is predicted. Leave rows out."
+            )
         if self.rows != "auto":
             return self.rows
+        if any(self.signs):
+            return "bound"
         constant = [column.constant_norm for column in self.columns]
         return "unit" if 2 * sum(constant) > len(constant) else "bound"
 

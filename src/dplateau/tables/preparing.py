@@ -98,8 +98,13 @@ def _numbers(table: Any, columns: list[Number]) -> Iterator[tuple[Asked | None, 
         yield Here(values), len(values[0])
 
 
-def whitenable(rows: str) -> str:
+def whitenable(schema: Mapping[str, Any], rows: str) -> str:
     """How rows are scaled before numbers are whitened; refused where a map cannot follow."""
+    if any(PublicTableEncoder(schema).signs):
+        raise PlanError(
+            "scaling='whiten' mixes columns, and the schema states directions of single ones "
+            "(monotonic). Leave one of them out, or use scaling='standard'."
+        )
     if rows == "unit":
         raise PlanError(
             "scaling='whiten' is a fixed linear map, and rows='unit' scales each row by itself. "
@@ -139,6 +144,11 @@ def split(schema: dict[str, Any], target: str, rows: str) -> tuple[PublicTableEn
             "category with its categories, a boolean, or a number with its bounds."
         )
     column = column_from_dict(target, facts)
+    if column.monotonic:
+        raise PlanError(
+            f"the target {target!r} has a direction in the schema (monotonic), which says what a "
+            "column does to the target. State it for other columns."
+        )
     return PublicTableEncoder({"columns": columns}, rows=rows).fit(), column
 
 

@@ -122,12 +122,14 @@ class TableModel:
         if person is not None or reservation is not None or checkpoint is not None:
             scaling = unscaled(scaling, search, person)
         if scaling == "whiten":
-            rows = whitenable(rows)
+            rows = whitenable(facts, rows)
         facts, bought, clipped, axes = scaled(facts, table, target, scaling, search, options)
         encoder, column = split(facts, target, rows)
         budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
         kind = scaling if scaling == "auto" else "public"  # others have been bought above
         norm = encoder.data_norm * clipped
+        if any(encoder.signs):
+            options["monotonic_cst"] = encoder.signs
         estimator = estimator_for(column, model, data_norm=norm, scaling=kind, **options)
         estimator._bought, estimator._longest = bought, encoder.data_norm
         if axes is not None:

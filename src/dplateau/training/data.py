@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dplateau.accounting.rounding import BLOCK, most_in_batch, rounding_share
 from dplateau.errors import DataError, PlanError
 from dplateau.plan.batches import ADD_OR_REMOVE_ONE
-from dplateau.plan.checks import refuse_clipped_softmax
+from dplateau.plan.checks import refuse_clipped_softmax, refuse_signs_of_many
 from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 from dplateau.training.partitions import refuse_elsewhere
@@ -125,6 +125,7 @@ def norm_bound(plan: Plan, loss: Loss) -> float:
             f"{type(loss).__name__} is not strongly convex by itself; the plan assumes "
             f"strong_convexity={plan.strong_convexity:g}. Use regularization instead."
         )
+    refuse_signs_of_many(plan.domain, loss)
     if plan.hidden_state:
         refuse_clipped_softmax(loss)
     if plan.loss is not None:

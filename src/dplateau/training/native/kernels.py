@@ -39,6 +39,7 @@ class Motion(NamedTuple):
     domain: int
     lower: float  # the radius or total of the domains that have one
     upper: float
+    signs: Any  # of the first weights, where they are known
     first: int  # batches laid out beforehand: the first one's step, the records of all of them in
     order: Any  # a row,
     cuts: Any  # and where each begins
@@ -83,7 +84,9 @@ def move(
             moved = weights[j]
             weights[j] = math.copysign(max(abs(moved) - threshold, 0.0), moved)
     for start in range(0, weights.size, size):
-        project(motion.domain, motion.lower, motion.upper, weights, start, start + size)
+        project(
+            motion.domain, motion.lower, motion.upper, motion.signs, weights, start, start + size
+        )
 
 
 @compiled

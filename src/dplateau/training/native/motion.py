@@ -24,6 +24,7 @@ _DOMAINS: dict[str | None, tuple[int, tuple[str, ...]]] = {
     "box": (projections.BOX, ("lower", "upper")),
     "l1_ball": (projections.L1_BALL, ("radius",)),
     "simplex": (projections.SIMPLEX, ("total",)),
+    "orthant": (projections.ORTHANT, ("reach",)),
 }
 
 Code = tuple[int, float, float]
@@ -64,6 +65,7 @@ def motion_of(plan: Plan, present: int) -> Motion | None:
         domain=code,
         lower=lower,
         upper=upper,
+        signs=np.array(plan.domain.known_signs(), np.float64),
         first=0,
         order=np.empty(0, np.int64),
         cuts=np.zeros(1, np.int64),

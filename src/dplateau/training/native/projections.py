@@ -7,7 +7,7 @@ from typing import Any
 
 from dplateau.training.native.compilation import compiled, strictly_compiled
 
-EVERYWHERE, L2_BALL, BOX, L1_BALL, SIMPLEX = range(5)
+EVERYWHERE, L2_BALL, BOX, L1_BALL, SIMPLEX, ORTHANT = range(6)
 
 
 @compiled
@@ -48,15 +48,27 @@ def _sum_of_squares(weights: Any, start: int, stop: int) -> float:
 
 
 @compiled
-def project(domain: int, lower: float, upper: float, weights: Any, start: int, stop: int) -> None:
+def _shrink_to_ball(weights: Any, start: int, stop: int, radius: float) -> None:
+    square = _sum_of_squares(weights, start, stop)
+    norm = math.sqrt(square)
+    if norm > radius:
+        factor = radius / norm
+        for j in range(start, stop):
+            weights[j] *= factor
+
+
+@compiled
+def project(
+    domain: int, lower: float, upper: float, signs: Any, weights: Any, start: int, stop: int
+) -> None:
     """`Domain.project`, in place, on the model ``weights[start:stop]``."""
     if domain == L2_BALL:
-        square = _sum_of_squares(weights, start, stop)
-        norm = math.sqrt(square)
-        if norm > lower:
-            factor = lower / norm
-            for j in range(start, stop):
-                weights[j] *= factor
+        _shrink_to_ball(weights, start, stop, lower)
+    elif domain == ORTHANT:
+        for j in range(signs.size):
+            if signs[j] * weights[start + j] < 0.0:
+                weights[start + j] = 0.0
+        _shrink_to_ball(weights, start, stop, lower)
     elif domain == BOX:
         for j in range(start, stop):
             weights[j] = min(max(weights[j], lower), upper)
