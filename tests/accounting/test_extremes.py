@@ -99,6 +99,12 @@ def test_extreme_plans(first: int) -> None:
         check(seed)
 
 
+@pytest.mark.parametrize("seed", [1015, 1060, 1074, 1077, 1084, 1131, 1280, 1299])
+def test_plans_that_once_raised_or_warned(seed: int) -> None:
+    """Lengths beyond floats, a domain of no width beside the noise, hits of 1e78 deviations."""
+    check(seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1000, 1400, 20))
 def test_many_extreme_plans(first: int) -> None:

@@ -42,6 +42,7 @@ ADVICE = [
     ({"lipschitz": "1"}, "Pass a plain int or float", {"lipschitz": 1.0}),
     ({"batches": dp.FixedSize(5000)}, "Use a batch size of at most", {"batches": dp.FullBatch()}),
     ({"strong_convexity": 2.0}, "Check the two constants", {"strong_convexity": 0.5}),
+    ({"lipschitz": 1e-305}, "Measure features in other units", {"lipschitz": 1.0}),
     (
         {**LOSS, "strong_convexity": 0.1},
         "; found strong_convexity=",

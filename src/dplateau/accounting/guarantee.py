@@ -145,7 +145,9 @@ class Guarantee:
 
     def _winner(self, delta: float) -> tuple[Chosen, float]:
         chosen, epsilon = self.least_of(self._bounds, delta)
-        assert chosen is not None  # composition applies always
+        if chosen is None:  # no floor is finite, and composition, which applies always, says so
+            chosen, epsilon = self._answer("composition", delta)
+        assert chosen is not None
         return chosen, epsilon
 
     def least_of(self, bounds: Sequence[Bound], delta: float) -> tuple[Chosen | None, float]:

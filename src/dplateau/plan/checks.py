@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dplateau.plan.plan import Plan
 
 ROUNDING = 1e-12  # relative slack for hypotheses met with equality in real numbers
+_LENGTHS = 1e-305, 1e305  # of steps: floats end soon after
 EXPANSION = 1e-15  # the same where steps would repeat it: a few units in the last place of 2/M
 
 
@@ -50,6 +51,24 @@ def check_schedules(plan: Plan) -> None:
             )
     if plan.step_size.smallest(plan.iterations) <= 0:
         raise PlanError("step_size must be positive; found 0.")
+
+
+def check_lengths(plan: Plan) -> None:
+    """Refuse steps and noise whose lengths no float holds."""
+    etas, noises = (
+        (float(each.smallest(plan.iterations)), float(each.largest(plan.iterations)))
+        for each in (plan.step_size, plan.noise_multiplier)
+    )
+    pushes = [eta * (plan.lipschitz / plan.batch_size) for eta in etas]
+    spreads = [push * noise for push in pushes for noise in noises if noise > 0]
+    low, high = _LENGTHS
+    for what, lengths in (("a record", pushes), ("noise", spreads)):
+        beyond = [length for length in lengths if not low <= length <= high]
+        if beyond:
+            raise PlanError(
+                f"{what} moves the weights by {beyond[0]:.3g} in a step, where floats end: allowed "
+                f"is {low:g} to {high:g}. Measure features in other units."
+            )
 
 
 def check_loss(plan: Plan) -> None:

@@ -151,6 +151,7 @@ class Plan:
         self.batches.check(self.records)
         refusals.check_schedules(self)
         refusals.check_loss(self)
+        refusals.check_lengths(self)
         if self.hidden_state:
             refusals.check_contraction(self)
 

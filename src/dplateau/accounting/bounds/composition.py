@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
-from dplateau.accounting.privacy_loss.distribution import CELL
+from dplateau.accounting.privacy_loss.distribution import CELL, LARGEST_STEP
 from dplateau.accounting.privacy_loss.epochs import LARGEST_HIT, SMALLEST_HIT, allocated_epoch
 from dplateau.accounting.privacy_loss.profiles import (
     Composed,
@@ -31,7 +31,6 @@ _GROUPS = 48  # distinct steps that are composed apart; more are rounded up to t
 _SURELY_LONGER = 2.0  # composition of so many times a horizon's steps cannot cost less than it
 SURELY = 0.6  # of what moments say, no composition is taken to cost less
 _CLOSE, _MANY_HITS, _LARGE = 0.8, 500.0, 2.0  # nor than this for so many hits and epsilon
-_LARGEST_STEP = 400.0  # noise deviations per step beyond which sampling is not credited
 
 
 class CompositionBound(Bound):
@@ -169,7 +168,7 @@ def random_batches(
         return Gaussian(math.inf)
     doubled = 2.0 if displacement_chance(plan) > 0 else 1.0
     crude = math.hypot(*(math.sqrt(copies) * (a + doubled * u) for u, a, copies in steps))
-    if any(not a + doubled * u < _LARGEST_STEP for u, a, _ in steps):
+    if any(not a + doubled * u < LARGEST_STEP for u, a, _ in steps):
         return Gaussian(crude)
     return Composed(tuple((step_losses(plan, u, a, cell), n) for u, a, n in steps), crude)
 

@@ -245,7 +245,8 @@ class Survival:
         omega = self._omega
         shrunk = -math.expm1(-2 * omega**2 * self.period)
         hits = self.drift * self.period
-        return min(1.0, omega * hits / (shrunk * math.sin(omega * self.diameter)))
+        height = shrunk * math.sin(omega * self.diameter)
+        return min(1.0, omega * hits / height) if height > 0 else 1.0
 
     def _contracting(self, steps: float) -> float:
         """With ``c < 1``: ``h(r) = r`` is a martingale until the meeting, times ``c`` a step."""

@@ -22,6 +22,7 @@ from dplateau.errors import PlanError
 Vector = NDArray[np.float64]
 
 CELL = 1 / 1024  # width of a cell in noise standard deviations
+LARGEST_STEP = 400.0  # noise deviations of a hit beyond which sampling is not credited
 _MAX_CELLS = 100_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
 LOG_ROUNDING = 1e-15  # of the logarithm of a sum of atoms; it is paid once for every copy

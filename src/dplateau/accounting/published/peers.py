@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from dplateau.accounting.privacy_loss.composed import Composition
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import (
+    LARGEST_STEP,
     LossDistribution,
     gaussian_loss,
     symmetrised_subsampling_loss,
@@ -280,7 +281,7 @@ def _composed_epsilon(here: Setting, steps: int, distance: float, delta: float) 
     t = here.u if distance == 0 else 2 * math.sqrt(2) * here.u
     mu = distance / math.sqrt(steps)
     crude = gdp_epsilon(math.hypot(mu, t * math.sqrt(steps)), delta)
-    if crude == 0 or not math.isfinite(crude):
+    if crude == 0 or not math.isfinite(crude) or t >= LARGEST_STEP:
         return crude
     parts = [(_law(here.q, t), steps)]
     if mu > 0:
