@@ -103,11 +103,11 @@ class PlannedModel(BaseEstimator):
     scaling : {"auto", "public", "standard", "whiten"}
         With ``feature_bounds``: whether a share of the budget buys narrower ones, around where the
         values lie ("standard"), and a linear map that makes features uncorrelated ("whiten").
-        "auto" does where the number of rows is public and large enough for the noise. With
-        ``data_norm`` alone "standard" buys the mean of the rows and their usual distance from it,
-        by which they are centred and scaled; "auto" does in classification where rows are many
-        enough, lie in memory, are not weighed, and nothing else is stated in their scale
-        (``radius``, ``alpha``, ``l1``, ``learning_rate``). "public" leaves features as they are.
+        "auto" does where rows are many enough for the noise. With ``data_norm`` alone "standard"
+        buys the mean of the rows and their usual distance from it, by which they are centred and
+        scaled; "auto" does in classification where rows are many enough, lie in memory, are not
+        weighed, and nothing else is stated in their scale (``radius``, ``alpha``, ``l1``,
+        ``learning_rate``). "public" leaves features as they are.
     intervals : bool or float, default False
         The share of the budget that buys confidence intervals (`confidence_intervals`,
         `predict_interval`); True: 0.3 of its square, which leaves 84 % of it for the training.
@@ -309,13 +309,12 @@ class PlannedModel(BaseEstimator):
     def _look(self, n_samples: int, n_features: int) -> Bought:
         if self._bought or not self._may_look:
             return self._bought
-        known = self._relation != ADD_OR_REMOVE_ONE or self.records is not None
         paid = (self._relation, self._budget)
         look: Look | None
         if self.feature_bounds is None:
             look = bought_centre(self.scaling, n_features, n_samples, *paid)
         else:
-            look = bought_look(self.scaling, n_features, n_samples if known else 0, *paid)
+            look = bought_look(self.scaling, n_features, n_samples, *paid)
         return Bought() if look is None else Bought(scaling=look, columns=n_features)
 
     @property

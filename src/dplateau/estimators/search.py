@@ -162,7 +162,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         found = []
         for setting in settings:
             model = clone(self.estimator).set_params(**setting, epsilon=epsilon, delta=delta)
-            for name in ("_bought", "_longest", "_mapping"):  # of a table, before the search
+            # of a table, before the search
+            for name in ("_bought", "_longest", "_mapping", "_count"):
                 setattr(model, name, getattr(self.estimator, name))
             if model.scaling == "standard" and model._may_look and "data_norm" in setting:
                 raise PlanError(
