@@ -48,9 +48,12 @@ def _head(results: Results, size: str) -> str:
     if not records:
         return "# Benchmarks\n\nNothing has been measured yet."
     machine = records[-1]["machine"]
-    versions: dict[str, str] = {}
+    processors = sorted({record["machine"]["processor"] for record in records})
+    versions: dict[str, set[str]] = {}
     for record in records:
-        versions |= record["versions"]
+        for name, version in record["versions"].items():
+            versions.setdefault(name, set()).add(version)
+    told = [f"{name} {' and '.join(sorted(each))}" for name, each in sorted(versions.items())]
     when = sorted(record["finished"] for record in records)
     loads = sorted(record["load"] for record in records)
     return f"""# Benchmarks
@@ -58,12 +61,12 @@ def _head(results: Results, size: str) -> str:
 Generated from `benchmarks/results/{size}/*.json` by `{COMMANDS[size]}`; do not edit. The peers live
 in environments of their own; every question is asked in a fresh process.
 
-Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gib"]} GiB,
+Machine: {" or ".join(processors)}, {machine["cores"]} cores, {machine["memory_gib"]} GiB,
 {machine["system"]}, Python {machine["python"]}. Measured {when[0][:10]} to {when[-1][:10]}; the
 machine was shared, with a load of {loads[len(loads) // 2]:.1f} at the median measurement
 ({loads[0]:.1f} to {loads[-1]:.1f}): read seconds as ratios between neighbours in a table.
 
-Versions: {", ".join(f"{name} {version}" for name, version in sorted(versions.items()))}.
+Versions: {", ".join(told)}.
 
 {_sources(records)}"""
 

@@ -154,18 +154,19 @@ def utility_losses(records: list[Json]) -> list[str]:
     """Where a peer's mean score is above ours at the same data, relation and epsilon."""
     table, lines = utility(records), []
     for (data, relation, contender), row in sorted(table.items()):
-        ours = table.get((data, relation, "dplateau"))
-        if contender.startswith("dplateau") or ours is None:
+        if contender.startswith("dplateau"):
             continue
-        for epsilon, scores in sorted(row.items()):
-            if epsilon in ours and mean(scores) > mean(ours[epsilon]):
-                theirs, us = spread(scores), spread(ours[epsilon])
-                within = " (within one standard deviation)"
-                close = theirs[0] - us[0] <= max(theirs[1], us[1])
-                lines.append(
-                    f"{data}, {relation}, ε = {epsilon:g}: {contender} {theirs[0]:.4f} against "
-                    f"our {us[0]:.4f}{within if close else ''}"
-                )
+        for ours, told in (("dplateau", ""), ("dplateau, row count public", ", row count public")):
+            known = table.get((data, relation, ours), {})
+            for epsilon, scores in sorted(row.items()):
+                if epsilon in known and mean(scores) > mean(known[epsilon]):
+                    theirs, us = spread(scores), spread(known[epsilon])
+                    within = " (within one standard deviation)"
+                    close = theirs[0] - us[0] <= max(theirs[1], us[1])
+                    lines.append(
+                        f"{data}, {relation}{told}, ε = {epsilon:g}: {contender} {theirs[0]:.4f} "
+                        f"against our {us[0]:.4f}{within if close else ''}"
+                    )
     return lines
 
 

@@ -11,8 +11,16 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dplateau.accounting.privacy_loss.conversions import gdp_of, rdp_epsilon
-from dplateau.accounting.selection import ORDERS, PROFILE, RENYI, Profile, Selection, deep_enough
+from dplateau.accounting.privacy_loss.conversions import gdp_delta, gdp_of, rdp_epsilon
+from dplateau.accounting.selection import (
+    ORDERS,
+    PROFILE,
+    RENYI,
+    Prepared,
+    Profile,
+    Selection,
+    deep_enough,
+)
 from dplateau.accounting.trials import (
     RARE,
     NegativeBinomial,
@@ -111,6 +119,26 @@ def test_never_above_the_published_bound_and_the_issue_s_number() -> None:
     assert 1.447 < search.epsilon(1e-5) == bounds[PROFILE] < 1.47
     # Koskela, Redberg and Wang 2024: m delta(epsilon - epsilon_1)
     assert bounds[PROFILE] < 1.5127
+
+
+@pytest.mark.parametrize("before", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("mu", [0.05, 0.5, 2.0])
+@pytest.mark.parametrize("law", [*LAWS, PoissonTrials(200.0)], ids=lambda law: f"{law.mean:.1f}")
+def test_never_above_the_published_bound_after_a_release(law: Trials, mu: float, before) -> None:
+    """Renyi divergences of a release and of the search after it add up."""
+    delta, orders = 1e-5, ORDERS[::7]
+    chosen = Selection(law, (Profile.gaussian(mu, deep_enough(delta, law)),))
+    exact = np.array([gdp_delta(mu, math.log1p(1 / (order - 1))) for order in orders])
+    published = [
+        float(law.rdp(np.array([order]), np.array([order * mu**2 / 2]), (np.zeros(1), each))[0])
+        for order, each in zip(orders, exact[:, None], strict=True)
+    ]
+    if isinstance(law, NegativeBinomial):  # its second order is free
+        published = list(law.rdp(orders, orders * mu**2 / 2, (np.zeros(1), np.ones(1))))
+    known = rdp_epsilon(orders, np.array(published) + orders * (before * mu) ** 2 / 2, delta)
+    ours = Prepared(chosen, before * mu, delta) if before else chosen
+    assert ours.epsilon(delta) <= known * (1 + 1e-3)
+    assert ours.epsilon(delta) <= ours.bounds(delta)[RENYI]
 
 
 def test_published_bounds_agree_with_dp_accounting() -> None:

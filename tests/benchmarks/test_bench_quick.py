@@ -179,3 +179,20 @@ def test_the_committed_page_is_made_from_the_committed_results(tmp_path):
     written = page.write(store.stored("full"), "full", tmp_path)
     committed = environments.ROOT / "docs" / "benchmarks.md"
     assert written.read_text() == committed.read_text(), "run `python -m benchmarks --no-measure`"
+
+
+def test_losses_of_both_our_rows_are_listed():
+    def scored(contender, score):
+        facts = {"data": "made up", "relation": "add_or_remove_one", "epsilon": 1.0}
+        numbers = {"measures": [score, score + 0.02]}
+        return {
+            "status": "ok", "parameters": {**facts, "contender": contender}, "numbers": numbers
+        }  # fmt: skip
+
+    records = [
+        scored("dplateau", 0.92),
+        scored("dplateau, row count public", 0.8),
+        scored("Opacus, tuned", 0.9),
+    ]
+    (line,) = readings.utility_losses(records)
+    assert "row count public" in line

@@ -152,7 +152,8 @@ def test_the_number_of_rows_is_taken_from_them_where_it_is_public() -> None:
 
 
 def test_regression_and_quantiles() -> None:
-    for kind, name in ((dp.PrivateLinearRegression, "r2"), (dp.PrivateQuantileRegressor, None)):
+    means, quantiles = dp.PrivateLinearRegression, dp.PrivateQuantileRegressor
+    for kind, name in ((means, "r2"), (means, "pinball"), (quantiles, None), (quantiles, "r2")):
         model = kind(data_norm=1.0, target_bounds=(-5, 5), steps=20)
         one = dp.PrivateSearch(
             model, {"alpha": [0.0, 1.0]}, epsilon=8.0, delta=1e-4, trials=2, scoring=name

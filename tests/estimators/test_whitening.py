@@ -63,6 +63,15 @@ def test_wide_bounds_do_not_ruin_a_whitened_model(kind, worth, wide):
     model.certificate_.verify(model)
 
 
+@pytest.mark.parametrize(("kind", "worth"), [("classes", 0.85), ("numbers", 0.9)])
+def test_wide_bounds_do_not_ruin_a_model_whose_number_of_rows_is_private(kind, worth):
+    model, X, y = fitted(kind, 100.0, "auto", neighboring_relation="add_or_remove_one")
+    assert model.plan_.records > len(X)
+    assert model.score(X, y) > worth
+    assert model.certificate_.epsilon <= 2.0
+    model.certificate_.verify(model)
+
+
 def test_a_whitened_model_is_bound_to_its_map_and_its_price():
     model, X, _ = fitted("classes", 10.0, "whiten")
     record = model.certificate_.to_dict()

@@ -62,6 +62,27 @@ def test_bounds_that_are_far_too_wide_no_longer_ruin_a_model(factor: float) -> N
     assert all(check.passed for check in model.certificate.check(model.to_dict()))
 
 
+@pytest.mark.parametrize("records", [None, len(TRAINED)])
+def test_a_private_number_of_rows_keeps_no_table_from_being_looked_at(records, monkeypatch) -> None:
+    """A count is bought first, once, and says whether rows are many enough."""
+    columns = {**schema(100.0)["columns"], "age": {"type": "number", "bounds": [0, 100]}}
+    facts = {"neighboring_relation": "add_or_remove_one", "records": records, "random_state": 6}
+    options = {"epsilon": 1.0, "delta": 1e-6, "steps": 300, **facts}
+    del columns["rich"]
+    monkeypatch.setattr("dplateau.estimators.base.count_until_sharp", None)  # it is not asked again
+    model = TableModel.train(TRAINED, {"columns": columns}, "age", **options)
+    record = model.certificate.to_dict()
+    assert record["scaling"]["columns"] == 1
+    assert ("count" in record) == (records is None)
+    assert model.certificate.epsilon <= 1.0
+    assert all(check.passed for check in model.certificate.check(model.to_dict()))
+    few = TableModel.train(
+        TRAINED[:50], {"columns": columns}, "age", **{**options, "records": None}
+    )
+    assert "scaling" not in few.certificate.to_dict()
+    assert all(check.passed for check in few.certificate.check(few.to_dict()))
+
+
 def test_a_changed_scaling_does_not_verify(tmp_path) -> None:
     _, model = accuracy(10.0, "standard")
     record = model.certificate.to_dict()
@@ -268,8 +289,7 @@ def test_a_relation_of_dp_accounting_buys_what_the_one_of_that_name_does(relatio
         for each in (relation, relation.name.lower())
     )
     assert one.certificate.bought == other.certificate.bought
-    private = relation is NeighboringRelation.ADD_OR_REMOVE_ONE  # the number of rows is
-    assert isinstance(one.certificate.bought.scaling, Spread) != private
+    assert isinstance(one.certificate.bought.scaling, Spread)
 
 
 def test_rows_that_a_table_drew_in_are_learned_after_as_little_travel_as_an_estimator_s() -> None:

@@ -242,8 +242,12 @@ class Selection:
         """Both bounds, each with its epsilon at this delta."""
         return {
             PROFILE: max(self._by_profile(place, delta) for place in range(len(self.profiles))),
-            RENYI: max(self._by_renyi(profile, delta) for profile in self.profiles),
+            RENYI: self.by_renyi(delta),
         }
+
+    def by_renyi(self, delta: float, mu: float = 0.0) -> float:
+        """Papernot and Steinke's bound, that of a Gaussian release before the search added."""
+        return max(self._by_renyi(profile, delta, mu) for profile in self.profiles)
 
     def _by_profile(self, place: int, delta: float) -> float:
         delta = check_delta(delta)
@@ -263,11 +267,11 @@ class Selection:
         found = min((root + _FINISHED) * SAFE, high)
         return found if excess(found) <= 0 else high
 
-    def _by_renyi(self, profile: Profile, delta: float) -> float:
+    def _by_renyi(self, profile: Profile, delta: float, mu: float = 0.0) -> float:
         if profile.rho is None:
             return math.inf
         rho = self.trials.rdp(ORDERS, profile.rho, (profile.epsilons, profile.deltas))
-        return rdp_epsilon(ORDERS, rho, check_delta(delta))
+        return rdp_epsilon(ORDERS, rho + ORDERS * mu**2 / 2, check_delta(delta))
 
     def tradeoff(self, type_one: Vector) -> Vector:
         """The least type-II error of any attack, for each type-I error: rounded down."""
@@ -313,12 +317,15 @@ class Prepared:
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon that is proved at this delta (``inf`` if none is)."""
-        apart = self.selection.epsilon(delta / 2) + gdp_epsilon(self.mu, delta / 2)
-        return min(self._both.epsilon(delta), apart)  # deltas added up are always valid
+        return min(self.bounds(delta).values())
 
     def bounds(self, delta: float) -> dict[str, float]:
-        """The bound, with its epsilon at this delta."""
-        return {PROFILE: self.epsilon(delta)}
+        """Both bounds, each with its epsilon at this delta."""
+        apart = self.selection.epsilon(delta / 2) + gdp_epsilon(self.mu, delta / 2)
+        return {
+            PROFILE: min(self._both.epsilon(delta), apart),  # deltas added up are always valid
+            RENYI: self.selection.by_renyi(delta, self.mu),
+        }
 
     def tradeoff(self, type_one: Vector) -> Vector:
         """The least type-II error of any attack, for each type-I error: rounded down."""

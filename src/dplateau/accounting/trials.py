@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dplateau._validate import as_number, positive, probability
-from dplateau.accounting.privacy_loss.conversions import Vector
+from dplateau.accounting.privacy_loss.conversions import SAFE, Vector
 from dplateau.errors import PlanError
 
 _SHORTEST, _LONGEST = 1.0 + 1e-9, 1e6  # expected numbers of trials that are looked at
@@ -255,8 +255,8 @@ class PoissonTrials(Trials):
     def rdp(self, alphas: Vector, rho: Vector, profile: tuple[Vector, Vector]) -> Vector:
         """Theorem 6: ``rho + rate delta + log(E K)/(alpha-1)``, ``e^epsilon <= 1+1/(alpha-1)``."""
         epsilons, deltas = profile
-        allowed = epsilons[None, :] <= np.log1p(1 / (alphas - 1))[:, None]
-        least = np.min(np.where(allowed, deltas[None, :], 1.0), axis=1, initial=1.0)
+        # The profile is convex in e^epsilon, and read off the chord.
+        least = np.interp(1 / (alphas - 1), np.expm1(epsilons), deltas) * SAFE
         return np.asarray(rho + self.rate * least + math.log(self.mean) / (alphas - 1))
 
 

@@ -85,6 +85,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
     """
 
     _mapping: ClassVar[Array | None] = None  # of features by what was bought, likewise
+    _count: ClassVar[tuple[RecordCount, int] | None] = None  # of the rows, if bought before the fit
 
     # -- the fit --------------------------------------------------------------------------------
 
@@ -295,7 +296,7 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
             records = rows if self.records is None else self.records
             refuse_unreleasable(records, self.delta)
             return records, records, None
-        count, bound = count_until_sharp(self._budget.counts, rows, seed)
+        count, bound = self._count or count_until_sharp(self._budget.counts, rows, seed)
         refuse_unreleasable(bound, self.delta)
         return bound, count.likely_records(bound), count
 

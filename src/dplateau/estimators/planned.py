@@ -104,11 +104,11 @@ class PlannedModel(BaseEstimator):
     scaling : {"auto", "public", "standard", "whiten"}
         With ``feature_bounds``: whether a share of the budget buys narrower ones, around where the
         values lie ("standard"), and a linear map that makes features uncorrelated ("whiten").
-        "auto" does where the number of rows is public and large enough for the noise. With
-        ``data_norm`` alone "standard" buys the mean of the rows and their usual distance from it,
-        by which they are centred and scaled; "auto" does in classification where rows are many
-        enough, lie in memory, are not weighed, and nothing else is stated in their scale
-        (``radius``, ``alpha``, ``l1``, ``learning_rate``). "public" leaves features as they are.
+        "auto" does where rows are many enough for the noise. With ``data_norm`` alone "standard"
+        buys the mean of the rows and their usual distance from it, by which they are centred and
+        scaled; "auto" does in classification where rows are many enough, lie in memory, are not
+        weighed, and nothing else is stated in their scale (``radius``, ``alpha``, ``l1``,
+        ``learning_rate``). "public" leaves features as they are.
     monotonic_cst : array-like of int or mapping, optional
         Directions that are publicly known, as in scikit-learn: for every feature 1 where a larger
         value can only raise what is predicted (the second class of two), -1 where it can only
@@ -346,15 +346,13 @@ class PlannedModel(BaseEstimator):
     def _look(self, n_samples: int, n_features: int) -> Bought:
         if self._bought or not self._may_look:
             return self._bought
-        known = self._relation != ADD_OR_REMOVE_ONE or self.records is not None
         paid = (self._relation, self._budget)
         look: Look | None
         if self.feature_bounds is None:
             look = bought_centre(self.scaling, n_features, n_samples, *paid)
         else:
-            sure = n_samples if known else 0
             mixed = self.monotonic_cst is None
-            look = bought_look(self.scaling, n_features, sure, *paid, may_whiten=mixed)
+            look = bought_look(self.scaling, n_features, n_samples, *paid, may_whiten=mixed)
         return Bought() if look is None else Bought(scaling=look, columns=n_features)
 
     @property

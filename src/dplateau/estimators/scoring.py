@@ -201,10 +201,11 @@ def _residuals(model: Any, X: Any, y: NDArray[Any]) -> Array:
 
 
 def _pinball(model: Any, X: Any, y: NDArray[Any]) -> Array:
-    """One half minus the pinball loss, in units of the target range."""
+    """One half minus the pinball loss, in units of the target range; of the median for a mean."""
     low, high = model.target_bounds
     short = (np.clip(np.asarray(y, dtype=np.float64), low, high) - model.predict(X)) / (high - low)
-    return np.asarray(0.5 - np.maximum(model.quantile * short, (model.quantile - 1) * short))
+    quantile = getattr(model, "quantile", 0.5)
+    return np.asarray(0.5 - np.maximum(quantile * short, (quantile - 1) * short))
 
 
 def _pairs_over(records: int) -> Callable[[Any, Any, NDArray[Any]], float]:

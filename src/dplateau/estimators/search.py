@@ -69,8 +69,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         The share of the records to score on. They are not trained on.
     scoring : str or callable, optional
         "accuracy" (default) or "roc_auc" for classifiers, "r2" (default) or "pinball" (default for
-        quantiles) for regressors. Or ``scoring(model, X, y)``, larger is better, with an attribute
-        ``sensitivity``: by how much one record can change it at most, which is taken on trust.
+        quantiles; of the median where means are predicted) for regressors. Or ``scoring(model, X,
+        y)``, larger is better, with an attribute ``sensitivity``: by how much one record can change
+        it at most, which is taken on trust.
     random_state : int, optional
         Makes the search reproducible, for experiments: not for release.
 
@@ -162,7 +163,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         found = []
         for setting in settings:
             model = clone(self.estimator).set_params(**setting, epsilon=epsilon, delta=delta)
-            for name in ("_bought", "_longest", "_mapping"):  # of a table, before the search
+            # of a table, before the search
+            for name in ("_bought", "_longest", "_mapping", "_count"):
                 setattr(model, name, getattr(self.estimator, name))
             if model.scaling == "standard" and model._may_look and "data_norm" in setting:
                 raise PlanError(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplateau import estimators
 from dplateau.accounting.looks import Spread
+from dplateau.accounting.record_count import RecordCount
 from dplateau.accounting.spending import PrivacyBudget
 from dplateau.certificate.bought import Bought
 from dplateau.errors import DataError, PlanError
@@ -24,6 +25,7 @@ from dplateau.tables.scaling import rescaled, scaled_columns, usual_norm
 from dplateau.tables.scattered import TableElsewhere
 from dplateau.tables.streaming import TableStream
 from dplateau.training.asking import Asked, Here
+from dplateau.training.count import count_until_sharp
 from dplateau.training.dask_workers import on_workers
 
 _EVER_SO_MANY = 1 << 60  # records: where even they would buy nothing, none are read
@@ -40,6 +42,16 @@ def unscaled(scaling: str, search: Any, person: str | None) -> str:
     return "public"
 
 
+class Scaled(NamedTuple):
+    """A schema whose numbers have bounds that were bought, and what was bought with them."""
+
+    schema: dict[str, Any]
+    bought: Bought = Bought()
+    length: float = 1.0  # of a usual row, relative to the longest possible
+    axes: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None  # of whitened numbers
+    rows: tuple[RecordCount, int] | None = None  # counted, where their number is private
+
+
 def scaled(
     schema: dict[str, Any],
     table: Any,
@@ -47,10 +59,10 @@ def scaled(
     scaling: str,
     search: Any,
     options: Mapping[str, Any],
-) -> tuple[dict[str, Any], Bought, float, tuple[NDArray[np.float64], NDArray[np.float64]] | None]:
-    """The schema with bounds bought for its numbers, what they cost, and the usual row length.
+) -> Scaled:
+    """The schema with bounds bought for its numbers, where rows are many enough for that.
 
-    Where numbers are whitened, their centre and matrix too.
+    Where their number is private, that is decided by a count of them, which is bought first.
     """
     relation = relation_name(options.get("neighboring_relation", REPLACE_ONE))
     columns = scaled_columns(schema, target) if target in schema["columns"] else []
@@ -60,20 +72,25 @@ def scaled(
     def price(records: int) -> float:
         return bought_mu(scaling, len(columns), records, relation, budget)
 
-    nothing = schema, Bought(), 1.0, None
+    nothing = Scaled(schema)
     if price(_EVER_SO_MANY) == 0 or (isinstance(table, TableStream) and search is not None):
         return nothing
     with _numbers(table, columns) as (seen, rows):
         if seen is None:
             return nothing
-        mu = price(options.get("records") or (rows if relation != ADD_OR_REMOVE_ONE else 0))
+        seed, count = options.get("random_state"), None
+        likely = options.get("records") or rows
+        if relation == ADD_OR_REMOVE_ONE and options.get("records") is None:
+            count = bought, bound = count_until_sharp(budget.counts, rows, seed)
+            likely = bought.likely_records(bound)
+        mu = price(likely)
         if mu == 0:
-            return nothing
+            return nothing._replace(rows=count)
         look = Spread(mu, relation, whiten=scaling == "whiten")
-        narrowed, axes = rescaled(schema, columns, seen, look, options.get("random_state"))
+        narrowed, axes = rescaled(schema, columns, seen, look, seed)
     used = [name for name in columns_used(schema) if name != target]
     clipped = usual_norm(len(used), len(columns))
-    return narrowed, Bought(scaling=look, columns=len(columns)), clipped, axes
+    return Scaled(narrowed, Bought(scaling=look, columns=len(columns)), clipped, axes, count)
 
 
 @contextmanager

@@ -101,9 +101,9 @@ class TableModel:
             Another estimator for such a column.
         scaling : {"auto", "public", "standard", "whiten"}
             Whether a share of the budget buys narrower bounds for the numbers: "standard" does,
-            "whiten" buys a linear map that makes them uncorrelated as well,
-            "public" keeps the schema's, "auto" does where the number of rows is public and their
-            noise small against it. A ``search`` follows it, on the same bounds.
+            "whiten" buys a linear map that makes them uncorrelated as well, "public" keeps the
+            schema's, "auto" does where the noise is small against the number of rows (where that is
+            private: against a count of them). A ``search`` follows it, on the same bounds.
         search : mapping, optional
             Arguments of `PrivateSearch`, its ``param_grid`` among them: the settings are chosen
             privately, with the same budget.
@@ -123,7 +123,7 @@ class TableModel:
             scaling = unscaled(scaling, search, person)
         if scaling == "whiten":
             rows = whitenable(facts, rows)
-        facts, bought, clipped, axes = scaled(facts, table, target, scaling, search, options)
+        facts, bought, clipped, axes, count = scaled(facts, table, target, scaling, search, options)
         encoder, column = split(facts, target, rows)
         budget = {name: options.pop(name) for name in ("epsilon", "delta") if search is not None}
         kind = scaling if scaling == "auto" else "public"  # others have been bought above
@@ -132,6 +132,7 @@ class TableModel:
             options["monotonic_cst"] = encoder.signs
         estimator = estimator_for(column, model, data_norm=norm, scaling=kind, **options)
         estimator._bought, estimator._longest = bought, encoder.data_norm
+        estimator._count = count  # type: ignore[misc]
         if axes is not None:
             estimator._mapping = whitened_features(encoder, scaled_columns(facts, target), *axes)  # type: ignore[misc]
         targets: Any
