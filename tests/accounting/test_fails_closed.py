@@ -225,6 +225,80 @@ def test_contraction_and_shrinkage_are_rounded_apart(eta: float, alpha: float) -
     assert 1 - Fraction(float(plan.shrinkage(eta))) >= min(exact, 1)
 
 
+def linear_on_a_line(shrinkage: float, iterations: float, mu: float) -> tuple[dp.Plan, float]:
+    """Linear losses, full batch, no domain, noise so that the last iterates are ``G_mu`` exactly.
+
+    ``mu**2`` is ``(sum a^k)^2 / sum a^(2k)`` over the squared multiplier, ``a = 1 - shrinkage``.
+    """
+    with mpmath.workdps(60):
+        a = 1 - mpmath.mpf(shrinkage)
+        if a == 1:
+            squared = mpmath.mpf(iterations)
+        else:
+            left = a**iterations if iterations < math.inf else mpmath.mpf(0)
+            squared = (1 + a) / (1 - a) * (1 - left) / (1 + left)
+        noise = float(mpmath.sqrt(squared) / mu)
+        exact = float(mpmath.sqrt(squared) / noise)
+    plan = dp.Plan(
+        records=1000,
+        batches=dp.FullBatch(),
+        iterations=iterations,
+        step_size=1.0,
+        noise_multiplier=noise,
+        lipschitz=1.0,
+        smoothness=0.0,
+        regularization=shrinkage,
+        neighboring_relation="add_or_remove_one",
+    )
+    return plan, exact
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(
+    ("shrinkage", "iterations"),
+    [
+        (1e-18, math.inf),
+        (1e-30, math.inf),
+        (1e-30, 10**40),
+        (1e-20, 10**20),
+        (1.65e-16, math.inf),
+        (1e-15, math.inf),
+        (1e-12, 10**17),
+        (0.0, 10**25),
+    ],
+)
+def test_more_steps_than_are_ever_taken_are_counted(
+    shrinkage: float, iterations: float, mu: float
+) -> None:
+    """Upper bounds ended at 10^18 steps; lower ones subtracted a contraction from 1."""
+    plan, exact_mu = linear_on_a_line(shrinkage, iterations, mu)
+    exact = gdp_epsilon(exact_mu * (1 - 1e-12), DELTA)
+    upper, lower = dp.account(plan).epsilon(DELTA), dp.lower_bound(plan, DELTA)
+    assert exact * (1 - 1e-8) <= lower <= exact <= upper <= exact * (1 + 1e-6)
+
+
+def test_a_contraction_that_no_number_of_steps_shows_is_none() -> None:
+    plan, _ = linear_on_a_line(1e-30, math.inf, 1.0)
+    assert dp.account(plan.replace(regularization=1e-310)).epsilon(DELTA) == math.inf
+    assert dp.account(plan.replace(regularization=0.0)).epsilon(DELTA) == math.inf
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("shrinkage", "iterations"),
+    [(0.0, 10**9), (0.0, 10**13), (0.0, 10**15), (1e-9, math.inf), (1e-15, math.inf)],
+)
+def test_a_walk_whose_rounding_adds_up_proves_nothing(shrinkage: float, iterations: float) -> None:
+    """After 10^13 steps without a domain 64 was proved, and 31 of a contraction by 1e-15."""
+    line, _ = linear_on_a_line(shrinkage, iterations, 1.0)
+    plan = line.replace(
+        batches=dp.Poisson(500, max_overflow=1),
+        noise_multiplier=line.noise_multiplier.largest(1) / 2,
+    )
+    # Hits of so little each add up to their average, and the two sums are as far apart: G_1.
+    assert dp.lower_bound(plan, DELTA) <= gdp_epsilon(1.0, DELTA) * (1 + 1e-4)
+
+
 # -- roots, constants and the ends of the range ------------------------------------------------
 
 

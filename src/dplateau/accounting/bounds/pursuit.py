@@ -58,7 +58,8 @@ class Losses:
         """``row`` seen from every node: ``width`` values from ``first`` gaps further on."""
         before, after = max(0, -first), max(0, first + width - 1)
         full = np.concatenate([np.full(before, row[0]), row, np.ones(after)])
-        return sliding_window_view(full, width)[first + before :][: self.size]
+        seen = sliding_window_view(full, width)[first + before :][: self.size]
+        return np.ascontiguousarray(seen)  # windows that overlap would be multiplied without BLAS
 
 
 class _Moves:
@@ -74,9 +75,11 @@ class _Moves:
     def __call__(self, rows: Vector) -> Vector:
         padded = np.empty((rows.shape[0], rows.shape[1] + 1))
         padded[:, :-1], padded[:, -1] = rows, 1.0
-        seen = padded.ravel().take(self._flat)
-        seen[:, :-1] += self._share * (seen[:, 1:] - seen[:, :-1])
-        return np.asarray(seen[:, :-1])
+        seen = padded.take(self._flat)
+        found = seen[:, 1:] - seen[:, :-1]
+        found *= self._share
+        found += seen[:, :-1]
+        return np.asarray(found)
 
 
 def _panels(edges: Vector) -> tuple[Vector, Vector]:
@@ -251,16 +254,24 @@ class Game:
         for stretch in range(self.rules.stretches):
             last = stretch == self.rules.stretches - 1  # the first of the turn: hits come ahead
             kernels = self._hit if last else self._quiet
-            self.apart = [self._stretched(k, kernels[k], last) for k in range(len(self.pulls))]
+            if last or stretch == 0:  # those who have met do not change until the turn is over
+                met = [self._meeting(k, kernels[k]) for k in range(len(self.pulls))]
+            self.apart = [
+                self._stretched(k, kernels[k], met[k], last) for k in range(len(self.pulls))
+            ]
             self.apart = [self._changed(k) for k in range(len(self.pulls))]
         first, row = self._paid
         paid = self.losses.windows(before, first, row.shape[1]) @ row[0] + _BEYOND
         self.together = np.minimum(np.min([paid, *self._left()], axis=0), 1.0)
 
-    def _stretched(self, k: int, kernel: _Kernel, hit: bool) -> Vector:
+    def _meeting(self, k: int, kernel: _Kernel) -> Vector:
+        """What those add who meet in a stretch."""
         first = kernel.first + self.shifts[k]
         met = self.losses.windows(self.together, first, kernel.met.shape[1])
-        found = kernel.apart @ self.apart[k] + kernel.met @ met.T + _BEYOND
+        return np.asarray(kernel.met @ met.T + _BEYOND)
+
+    def _stretched(self, k: int, kernel: _Kernel, met: Vector, hit: bool) -> Vector:
+        found = kernel.apart @ self.apart[k] + met
         if not hit or kernel.pull == 0:
             return np.asarray(found)
         return self._after_hit[k](found)
@@ -274,17 +285,19 @@ class Game:
 
         One choice for every interval of ``r``, so that chords stay above; a node belongs to two.
         """
-        options = [move(self.apart[other]) for other, move in self._changes[k]]
-        stacked = np.stack([self.apart[k], *options])
-        sums = stacked[:, :-1] + stacked[:, 1:]
-        best, left, right = sums[0], stacked[0, :-1].copy(), stacked[0, 1:].copy()
-        for option in range(1, len(stacked)):
-            better = sums[option] < best
-            best = np.where(better, sums[option], best)
-            np.copyto(left, stacked[option, :-1], where=better)
-            np.copyto(right, stacked[option, 1:], where=better)
-        np.maximum(left[1:], right[:-1], out=left[1:])
-        return np.asarray(np.vstack([left, right[-1:]]))
+        own = self.apart[k]
+        best, left, right = own[:-1] + own[1:], own[:-1].copy(), own[1:].copy()
+        for other, move in self._changes[k]:
+            option = move(self.apart[other])
+            total = option[:-1] + option[1:]
+            better = total < best
+            np.copyto(left, option[:-1], where=better)
+            np.copyto(right, option[1:], where=better)
+            np.minimum(best, total, out=best)
+        found = np.empty_like(own)
+        found[0], found[-1] = left[0], right[-1]
+        np.maximum(left[1:], right[:-1], out=found[1:-1])
+        return found
 
     def _change(self, k: int, other: int) -> _Moves:
         """To another pull at the same place and loss, also between nodes of ``r``."""

@@ -29,7 +29,9 @@ from dplateau.accounting.privacy_loss.profiles import Gaussian
 from dplateau.plan.plan import Plan
 
 _FORGOTTEN = 1e-140  # contraction factors below this are cut off before squares underflow
-_FOREVER = 10**18
+_LONGEST_WINDOW = 10**18  # that is looked at where neighbours start anywhere in the domain
+_SURELY_FORGOTTEN = 60.0  # times 1/(1 - c) steps: what came before weighs less than rounding
+_COUNTABLE = 1e290  # steps, as a float
 
 
 class ShiftBound(Bound):
@@ -160,10 +162,11 @@ def from_common_start(plan: Plan, last: float) -> float:
         cycle = cycle_of(plan)
         if not math.isfinite(cycle.hit):
             return math.inf
-        if math.isinf(last) and cycle.shrinkage == 0.0:
-            return math.inf
-        hits = math.ceil(min(last, _FOREVER) / cycle.period)
-        return cycle.mu(hits, 0, 0.0)
+        if math.isinf(last):
+            slowly = cycle.shrinkage * _COUNTABLE < _SURELY_FORGOTTEN
+            last = math.inf if slowly else math.ceil(_SURELY_FORGOTTEN / cycle.shrinkage)
+        # Whole numbers throughout: among so many steps floats do not tell one from the next.
+        return cycle.mu(-(-int(last) // cycle.period), 0, 0.0) if last < _COUNTABLE else math.inf
     return _window_mu(plan, int(last), 0.0) if last <= LONGEST else math.inf
 
 
@@ -188,7 +191,7 @@ def _constant_windows(plan: Plan, diameter: float) -> Shift:
     if not math.isfinite(cycle.hit):
         return Shift(math.inf, plan.iterations)
     start = diameter / float(plan.steps(0, 1).spread[0])
-    longest = min(plan.iterations, _FOREVER)
+    longest = min(plan.iterations, _LONGEST_WINDOW)
     best = Shift(math.inf, plan.iterations)
     for before in sorted({0, cycle.period // 4, cycle.period // 2, cycle.period - 1}):
         most = (longest - 1 - before) // cycle.period + 1

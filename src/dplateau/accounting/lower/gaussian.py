@@ -20,6 +20,7 @@ from dplateau.plan.plan import Plan
 Vector = NDArray[np.float64]
 
 MOST_VARYING_STEPS = 10_000_000
+_UNIT = 2.0**-53  # the unit roundoff of a double
 _LARGEST_MU = 1e4  # a record that pushes less than it may is a witness too
 _LONGEST = 14  # doublings of an epoch that are tried where a plan may end at any time
 _MOST_AGES = 4096  # of a hit that are told apart; older ones of a group count as its oldest
@@ -58,10 +59,11 @@ def line_bound(plan: Plan, delta: float) -> float:
     bounded = math.isfinite(plan.diameter)
     if bounded and (plan.strong_convexity > 0 or plan.l1 > 0 or plan.iterations == math.inf):
         return 0.0  # the interval takes these into account
-    if math.isinf(plan.iterations) and _slope(plan) == 1:
-        return 0.0  # a contraction that floats do not show
     distance, spread, _ = _ended_on_a_line(plan)
-    return gaussian_bound(distance / spread, delta, error=touching_chance(plan))
+    if not (0 < spread < math.inf and distance < math.inf):
+        return 0.0  # sums beyond floats
+    mu = distance / spread * (1 - _doubt(plan))
+    return gaussian_bound(mu, delta, error=touching_chance(plan))
 
 
 def touching_chance(plan: Plan) -> float:
@@ -81,9 +83,20 @@ def _touched(plan: Plan, drift: float, reach: float, steps: float) -> float:
     return float(min(1.0, 2 * times * ndtr(-room))) if room > 0 else 1.0
 
 
-def _slope(plan: Plan) -> float:
-    """Contraction of a constant step on linear losses with the curvature that the plan claims."""
-    return 1 - plan.step_size.largest(1) * (plan.regularization + plan.strong_convexity)
+def _shrinkage(plan: Plan) -> float:
+    """``1 - a``, for the slope ``a`` of a constant step on linear losses as curved as is claimed.
+
+    Of a slope of ``1 - 1e-16`` nothing is left once it has been subtracted from 1.
+    """
+    return plan.step_size.largest(1) * (plan.regularization + plan.strong_convexity)
+
+
+def _doubt(plan: Plan) -> float:
+    """A share of the neighbours' distance over their spread that may be rounding."""
+    if not plan.is_constant:  # two roundings for each factor of a product, in both
+        return min(1.0, 4 * _UNIT * plan.iterations)
+    left = 2 - _shrinkage(plan)  # a step that overshoots has the slope left - 1, negated
+    return 0.0 if left > 1 else min(1.0, 16 * _UNIT / left) if left > 0 else 1.0
 
 
 def _ended_on_a_line(plan: Plan) -> tuple[float, float, float]:
@@ -91,9 +104,9 @@ def _ended_on_a_line(plan: Plan) -> tuple[float, float, float]:
     pushes = 2 if plan.neighboring_relation == REPLACE_ONE else 1
     unit, period = pushes * plan.lipschitz / plan.batch_size, plan.hits.period or 1
     if plan.is_constant:
-        eta, a = plan.step_size.largest(1), _slope(plan)
-        spread = eta * plan.sigma * math.sqrt(geometric(a * a, plan.iterations))
-        return eta * unit * abs(geometric(a**period, hits_of(plan))), spread, spread
+        eta, shrinkage = plan.step_size.largest(1), _shrinkage(plan)
+        spread = eta * plan.sigma * math.sqrt(_powers(shrinkage, 2, plan.iterations))
+        return eta * unit * abs(_powers(shrinkage, period, hits_of(plan))), spread, spread
     stop = int(plan.iterations)
     etas = plan.step_size.values(0, stop)
     spreads = etas * plan.sigma_schedule.values(0, stop)
@@ -128,6 +141,23 @@ def geometric(ratio: float, terms: float) -> float:
     return float((1 - ratio**terms) / (1 - ratio))
 
 
+def _powers(shrinkage: float, power: int, terms: float) -> float:
+    """``1 + r + r**2 + ...`` to so many terms, ``r = (1 - shrinkage)**power``, all digits kept.
+
+    Examples
+    --------
+    >>> _powers(1.6e-16, 1, math.inf) * 1.6e-16
+    1.0
+    """
+    if not 0 < shrinkage < 1:
+        return geometric((1 - shrinkage) ** power, terms)
+    log_ratio = power * math.log1p(-shrinkage)
+    ratio_less_1 = math.expm1(log_ratio)
+    if terms == math.inf:
+        return -1 / ratio_less_1
+    return math.expm1(terms * log_ratio) / ratio_less_1
+
+
 # -- random allocation --------------------------------------------------------------------------
 
 
@@ -152,15 +182,15 @@ def allocation_bound(plan: Plan, delta: float) -> float:
     lengths = [plan.iterations]
     if math.isinf(plan.iterations):  # the plan covers every end that ignores the data
         lengths = [epoch << doubling for doubling in range(_LONGEST)]
-    return max(_ended(plan, delta, epoch, 1 - shrink, int(steps)) for steps in lengths)
+    return max(_ended(plan, delta, epoch, shrink, int(steps)) for steps in lengths)
 
 
-def _ended(plan: Plan, delta: float, epoch: int, slope: float, steps: int) -> float:
+def _ended(plan: Plan, delta: float, epoch: int, shrink: float, steps: int) -> float:
     """The same for a plan that ends after so many steps."""
     eta = plan.step_size.largest(1)
     push = eta * plan.lipschitz / plan.batch_size
-    spread = eta * plan.sigma * math.sqrt(geometric(slope**2, steps))
-    shares, weights = _hits(epoch, slope, steps)
+    spread = eta * plan.sigma * math.sqrt(_powers(shrink, 2, steps))
+    shares, weights = _hits(epoch, shrink, steps)
     touched = _touched(plan, push * math.ceil(steps / epoch), spread, steps)
     doubt = steps * plan.overflow + touched
     if doubt >= 1:
@@ -177,15 +207,17 @@ def _ended(plan: Plan, delta: float, epoch: int, slope: float, steps: int) -> fl
     )
 
 
-def _hits(epoch: int, slope: float, steps: int) -> tuple[Vector, Vector]:
+def _hits(epoch: int, shrink: float, steps: int) -> tuple[Vector, Vector]:
     """Chances of where the last epoch's hit falls, and what all hits then weigh at the end.
 
     A last epoch of ``r < epoch`` steps is hit with chance ``r / epoch``.
     """
     begun = steps % epoch or epoch
     cuts = np.unique(np.linspace(0, begun, min(begun, _MOST_AGES) + 1).astype(np.int64))
-    shares, weights = np.diff(cuts) / epoch, np.power(slope, cuts[1:] - 1.0)
+    log_slope = math.log1p(-shrink)
+    shares, weights = np.diff(cuts) / epoch, np.exp(log_slope * (cuts[1:] - 1.0))
     if begun < epoch:
         shares, weights = np.append(shares, 1 - begun / epoch), np.append(weights, 0.0)
     oldest = begun + epoch - 1  # steps after the first of the epoch before
-    return shares, weights + slope**oldest * geometric(slope**epoch, (steps - begun) // epoch)
+    earlier = _powers(shrink, epoch, (steps - begun) // epoch)
+    return shares, weights + math.exp(log_slope * oldest) * earlier

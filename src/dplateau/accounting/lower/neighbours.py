@@ -23,6 +23,7 @@ from dplateau.plan.plan import Plan
 
 _TYPICAL = 6.0  # spreads of the distribution within which random curvature is measured
 MOST_SPREADS = 1e6  # beyond this length rounding takes over
+_MOST_WANDERED = 3e5  # without a domain to shorten: rounding takes off a hundredth there
 MOST_EXPONENT = 80.0  # length times drift over variance: twice what a tail can show
 UNFELT = 15.0  # spreads of the distribution beyond which ends do not matter (1e-50)
 _RARE = 40.0  # logarithm of one over the chance of more hits than are made room for (Bernstein)
@@ -64,13 +65,16 @@ class Stage:
     @property
     def reach(self) -> float:
         """How far from its start the walk gets, but for a chance far below what can be computed."""
-        steps, push = self.plan.iterations, self.push
-        hits = hits_of(self.plan)
+        push, hits = self.push, hits_of(self.plan)
         all_of_them = push * geometric(abs(self.memory), hits)
         variance = self.draw.chance * push**2 * geometric(self.memory**2, hits)
         usual = self.draw.chance * all_of_them + math.sqrt(2 * _RARE * variance) + _RARE / 3 * push
-        noise = self.spread * math.sqrt(geometric(self.memory**2, steps))
-        return min(all_of_them, usual) + UNFELT * noise
+        return min(all_of_them, usual) + UNFELT * self.wandered
+
+    @property
+    def wandered(self) -> float:
+        """How far noise alone has moved the walk at its end: a standard deviation."""
+        return self.spread * math.sqrt(geometric(self.memory**2, self.plan.iterations))
 
     @property
     def push(self) -> float:
@@ -220,8 +224,8 @@ def equal_walks(plan: Plan, memory: float | None = None) -> Walks | None:
     found = cut(Stage(plan, of, eta, spread, 0.0, bends - m), length)
     if memory is not None and bends * found.stage.length / 2 > plan.lipschitz:
         return None
-    if math.isinf(found.stage.length):
-        return None  # a contraction that floats do not show
+    if math.isinf(plan.diameter) and found.stage.wandered > _MOST_WANDERED * spread:
+        return None  # the rounding of so many steps is no longer small
     # Batches of random size have random curvature; its effect is kept far below the noise.
     jitter = of.absent.deviation * eta * bends / plan.batch_size
     if jitter * found.stage.place <= MOST_JITTER * spread:
