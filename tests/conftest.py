@@ -17,6 +17,11 @@ settings.register_profile("random", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
+def pytest_configure():
+    """Workers share the cores: threads for small matrix products would wait for each other."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Groups count: xdist 3.8 writes them where pytest 9.2 no longer looks (pytest-xdist#1386)."""
