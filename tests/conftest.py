@@ -17,6 +17,35 @@ settings.register_profile("random", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
+def pytest_configure():
+    """Workers share the cores: threads for small matrix products would wait for each other."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Groups count: xdist 3.8 writes them where pytest 9.2 no longer looks (pytest-xdist#1386)."""
+    for item in items:
+        grouped = getattr(item, "_nodeid", item.nodeid)
+        if grouped != item.nodeid:
+            item._id = type(item._id).parse(grouped)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A file that names no group is one: its fixtures and accounts are worked out by one worker."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFile(LoadGroupScheduling):
+        def _split_scope(self, nodeid):
+            scope = super()._split_scope(nodeid)
+            return nodeid.split("::")[0] if scope == nodeid else scope
+
+    return ByFile(config, log)
+
+
 @pytest.fixture
 def dplateau(monkeypatch, capsys):
     """Call the command line: exit code, standard output, standard error."""

@@ -3,8 +3,9 @@
 The rules for a page:
 
 * ``python`` blocks of one page run in order in one namespace, ``bash`` blocks in a shell that stops
-  at the first failing command; both in one empty directory per page. A plain call of ``dplateau``
-  is made in the test's own process: importing it takes longer than most commands.
+  at the first failing command; both in one empty directory per page. A plain call of ``dplateau``,
+  also one whose output goes into a file or to another command, is made in the test's own process:
+  importing it takes longer than most commands.
 * A ``text`` block straight after a block that was run is what it must print (``...`` stands for
   anything, as in a doctest).
 * ``json`` and ``toml`` blocks must parse. Any other kind of fence fails: no code slips by.
@@ -80,10 +81,18 @@ def run_python(block: Block, page: Path, names: dict[str, object]) -> str:
 def run_commands(block: Block, page: Path) -> str:
     """One command after the other; a block without plain calls goes to a shell as it is."""
     given = commands(block.code)
-    if not any(map(plain_call, given)):
+    if not any(plain_call(command) or sent_on(command) for command in given):
         return run_shell(block.code, block, page)
-    calls = [run_here if plain_call(command) else run_shell for command in given]
-    return "".join(call(line, block, page) for call, line in zip(calls, given, strict=True))
+    return "".join(run_command(command, block, page) for command in given)
+
+
+def run_command(command: str, block: Block, page: Path) -> str:
+    if plain_call(command):
+        return run_here(command, block, page)
+    if sent := sent_on(command):
+        line, rest = sent
+        return run_shell(rest, block, page, run_here(line, block, page))
+    return run_shell(command, block, page)
 
 
 def commands(code: str) -> list[str]:
@@ -106,6 +115,14 @@ def plain_call(command: str) -> bool:
     return PLAIN_CALL.fullmatch(re.sub(r"'[^']*'", "quoted", command)) is not None
 
 
+def sent_on(command: str) -> tuple[str, str] | None:
+    """A plain call whose output goes into a file or to another command, and what takes it."""
+    if match := re.fullmatch(r"(.*?)\s> ([\w./-]+)", command):
+        return (match[1], f"cat > {match[2]}") if plain_call(match[1]) else None
+    line, _, rest = command.partition(" | ")
+    return (line, rest) if rest and plain_call(line) else None
+
+
 def run_here(line: str, block: Block, page: Path) -> str:
     printed, complaints = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
@@ -122,12 +139,13 @@ def run_here(line: str, block: Block, page: Path) -> str:
     return printed.getvalue()
 
 
-def run_shell(code: str, block: Block, page: Path) -> str:
+def run_shell(code: str, block: Block, page: Path, given: str | None = None) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code],
         capture_output=True,
         text=True,
+        input=given,
         timeout=300,
         env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"},
     )

@@ -55,31 +55,37 @@ class Losses:
         return first, np.asarray(masses @ columns)
 
     def windows(self, row: Vector, first: int, width: int) -> Vector:
-        """``row`` seen from every node: ``width`` values from ``first`` gaps further on."""
-        before, after = max(0, -first), max(0, first + width - 1)
+        """``row`` seen from every node, and from the place beyond them: ``width`` values from
+        ``first`` gaps further on.
+        """
+        before, after = max(0, -first), max(0, first + width)
         full = np.concatenate([np.full(before, row[0]), row, np.ones(after)])
-        seen = sliding_window_view(full, width)[first + before :][: self.size]
+        seen = sliding_window_view(full, width)[first + before :][: self.size + 1]
         return np.ascontiguousarray(seen)  # windows that overlap would be multiplied without BLAS
 
 
 class _Moves:
-    """Rows as seen ``moves`` further on, each row by its own; beyond the last node it is 1."""
+    """Rows as seen ``moves`` further on, each row by its own.
+
+    Rows have one value more than there are nodes: what holds beyond the last one, 1.
+    """
 
     def __init__(self, losses: Losses, moves: Vector) -> None:
         place = np.floor(moves / losses.gap).astype(int)
-        self._share = losses.upper_share(moves - place * losses.gap)[:, None]
+        share = losses.upper_share(moves - place * losses.gap)
         size = losses.size
+        self._share = np.repeat(share, size + 1)[:-1]
         index = np.clip(place[:, None] + np.arange(size + 1), 0, size)
-        self._flat = index + (size + 1) * np.arange(moves.size)[:, None]
+        self._flat = (index + (size + 1) * np.arange(moves.size)[:, None]).ravel()
 
     def __call__(self, rows: Vector) -> Vector:
-        padded = np.empty((rows.shape[0], rows.shape[1] + 1))
-        padded[:, :-1], padded[:, -1] = rows, 1.0
-        seen = padded.take(self._flat)
-        found = seen[:, 1:] - seen[:, :-1]
-        found *= self._share
-        found += seen[:, :-1]
-        return np.asarray(found)
+        found = rows.ravel().take(self._flat)
+        steps = found[1:] - found[:-1]  # in one piece, which is much quicker; the last of each
+        steps *= self._share  # row leads to the next row, and is overwritten
+        found[:-1] += steps
+        found = found.reshape(rows.shape)
+        found[:, -1] = 1.0
+        return found
 
 
 def _panels(edges: Vector) -> tuple[Vector, Vector]:
@@ -202,7 +208,8 @@ class Game:
 
     ``together`` is the value where the neighbours have met. ``apart[k]`` is for ``pulls[k]``; its
     second index is the node of ``r``, its third that of ``y + pull r/2`` (which does not change
-    while the neighbours are apart), less ``shifts[k]`` gaps.
+    while the neighbours are apart), less ``shifts[k]`` gaps. In ``_rows`` a 1 follows: what holds
+    beyond the last node.
     """
 
     def __init__(
@@ -224,13 +231,17 @@ class Game:
             for k in range(count)
         ]
         self.together = start(np.zeros(1), losses.nodes)[0]
-        self.apart = [self._opened(start, k) for k in range(len(pulls))]
+        self._rows = [self._opened(start, k) for k in range(count)]
         self._hit = self._kernels(rules.hit)
         self._quiet = self._kernels(0.0) if rules.stretches > 1 else self._hit
         z, weight = _panels(_aligned(-_REACH, _REACH, losses.gap / rules.price, rules.price / 2))
         self._paid = losses.spread(
             rules.price * (rules.price / 2 - z), (_density(z) * weight * _UP)[None, :]
         )
+
+    @property
+    def apart(self) -> list[Vector]:
+        return [rows[:, :-1] for rows in self._rows]
 
     def _kernels(self, hit: float) -> list[_Kernel]:
         c = self.rules.contraction
@@ -246,7 +257,9 @@ class Game:
             start(self.nodes[i + 1 : i + 2], u - self.pulls[k] * self.nodes[i] / 2)[0]
             for i in range(self.nodes.size - 1)
         ]
-        return np.asarray(np.maximum([steps[0], *steps], [*steps, steps[-1]]))
+        rows = np.ones((self.nodes.size, self.losses.size + 1))
+        np.maximum([steps[0], *steps], [*steps, steps[-1]], out=rows[:, :-1])
+        return rows
 
     def turn(self) -> None:
         """One turn earlier."""
@@ -256,48 +269,51 @@ class Game:
             kernels = self._hit if last else self._quiet
             if last or stretch == 0:  # those who have met do not change until the turn is over
                 met = [self._meeting(k, kernels[k]) for k in range(len(self.pulls))]
-            self.apart = [
+            self._rows = [
                 self._stretched(k, kernels[k], met[k], last) for k in range(len(self.pulls))
             ]
-            self.apart = [self._changed(k) for k in range(len(self.pulls))]
+            self._rows = [self._changed(k) for k in range(len(self.pulls))]
         first, row = self._paid
-        paid = self.losses.windows(before, first, row.shape[1]) @ row[0] + _BEYOND
+        paid = self.losses.windows(before, first, row.shape[1])[:-1] @ row[0] + _BEYOND
         self.together = np.minimum(np.min([paid, *self._left()], axis=0), 1.0)
 
     def _meeting(self, k: int, kernel: _Kernel) -> Vector:
         """What those add who meet in a stretch."""
         first = kernel.first + self.shifts[k]
         met = self.losses.windows(self.together, first, kernel.met.shape[1])
-        return np.asarray(kernel.met @ met.T + _BEYOND)
+        found = np.asarray(kernel.met @ met.T if kernel.pull > 0 else kernel.met * met.T)
+        found += _BEYOND
+        return found
 
     def _stretched(self, k: int, kernel: _Kernel, met: Vector, hit: bool) -> Vector:
-        found = kernel.apart @ self.apart[k] + met
-        if not hit or kernel.pull == 0:
-            return np.asarray(found)
-        return self._after_hit[k](found)
+        found = np.asarray(kernel.apart @ self._rows[k])
+        found += met
+        found[:, -1] = 1.0
+        return found if not hit or kernel.pull == 0 else self._after_hit[k](found)
 
     def _left(self) -> list[Vector]:
         """The values of not paying where the neighbours are together, one for every pull."""
-        return [self._to_loss[k](self.apart[k][:1])[0] for k in range(len(self.pulls))]
+        return [self._to_loss[k](self._rows[k][:1])[0, :-1] for k in range(len(self.pulls))]
 
     def _changed(self, k: int) -> Vector:
         """The next larger or smaller pull from here on, where that is better.
 
         One choice for every interval of ``r``, so that chords stay above; a node belongs to two.
         """
-        own = self.apart[k]
-        best, left, right = own[:-1] + own[1:], own[:-1].copy(), own[1:].copy()
+        here = self._rows[k]
+        left, right = here[:-1].copy(), here[1:].copy()
+        best = left + right
         for other, move in self._changes[k]:
-            option = move(self.apart[other])
-            total = option[:-1] + option[1:]
-            better = total < best
+            option = move(self._rows[other])
+            sums = option[:-1] + option[1:]
+            better = sums < best
             np.copyto(left, option[:-1], where=better)
             np.copyto(right, option[1:], where=better)
-            np.minimum(best, total, out=best)
-        found = np.empty_like(own)
-        found[0], found[-1] = left[0], right[-1]
-        np.maximum(left[1:], right[:-1], out=found[1:-1])
-        return found
+            np.minimum(best, sums, out=best)
+        chosen = np.empty_like(here)
+        chosen[0], chosen[-1] = left[0], right[-1]
+        np.maximum(left[1:], right[:-1], out=chosen[1:-1])
+        return chosen
 
     def _change(self, k: int, other: int) -> _Moves:
         """To another pull at the same place and loss, also between nodes of ``r``."""
@@ -311,5 +327,5 @@ class Game:
         rows = []
         for k, a in enumerate(self.pulls):
             move = np.full(1, a * self.rules.far / 2 - self.shifts[k] * self.losses.gap)
-            rows.append(_Moves(self.losses, move)(self.apart[k][-1:])[0])
+            rows.append(_Moves(self.losses, move)(self._rows[k][-1:])[0, :-1])
         return np.asarray(np.min(rows, axis=0))
