@@ -22,7 +22,8 @@ def exact_epsilon(page: Any) -> str:
 
 
 def plan_on(page: Any) -> Plan:
-    page.click("#tab-json")
+    page.press("#tab-json", "Enter")  # a mouse may miss it while answers move the page
+    page.wait_for_selector('#tab-json[aria-selected="true"]')
     return Plan.from_json(page.text_content("#text"))
 
 
