@@ -110,10 +110,13 @@ def test_walk_reaches_sixty_percent_of_the_exact_epsilon():
 
 @pytest.mark.slow
 def test_counted_mistakes_alone_reach_sixty_percent_of_the_exact_epsilon():
-    """Without leaning on the Gaussian law, at the price of many models: about a minute."""
+    """Without leaning on the Gaussian law, at the price of many models: about a minute.
+
+    A quarter as many reach 50 to 65 %, by the seed.
+    """
     plan = contracting(noise_multiplier=20.0)
     exact = gdp_epsilon(exact_mu(plan), DELTA)
-    result = audit(plan, HUBER, canary="walk", repeats=250_000, random_state=4)
+    result = audit(plan, HUBER, canary="walk", repeats=1_000_000, random_state=4)
     assert result.epsilon == pytest.approx(exact, rel=1e-3)
     assert 0.6 * exact <= result.epsilon_lower <= exact
     assert result.verdict == "consistent"
