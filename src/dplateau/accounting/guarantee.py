@@ -28,8 +28,6 @@ from dplateau.plan.units import in_units
 Vector = NDArray[np.float64]
 
 _CLOSE = 0.02  # relative, of the delta that is found
-_TINY = 1e-12  # a delta below which grids are tilted, and the best tilt depends on it
-_NEARLY = 2.0  # times a delta that was aimed at: worth a second look
 _CURVE = (1e-9, 1e-2)  # deltas to fix parameters for when a whole curve is asked for
 RELEASE_EPSILON = 20.0  # above it nothing is called fit for release, whatever else holds
 RELEASE_DELTA = 0.01  # nor above this, however few the records
@@ -229,16 +227,12 @@ class Guarantee:
                 continue
             for part in (1.0, 1e-3, 1e-6):
                 least = min(least, self._proved(name, min(max(part * least, 1e-300), 0.5), epsilon))
-            if least < _TINY:
-                least = min(least, self._delta_by_aiming(name, epsilon, least))
         return max(least, sys.float_info.min)  # no Gaussian mechanism is pure: 0 is an underflow
 
     def _proved(self, name: str, aim: float, epsilon: float) -> float:
         """The delta that one bound proves at ``epsilon``, its parameters chosen for ``aim``."""
         chosen = self._chosen(name, aim)
         value = 1.0 if chosen is None else chosen.profile.delta(epsilon)
-        if aim < value < _NEARLY * aim and self._answer(name, aim)[1] <= epsilon:
-            return aim  # epsilon and delta are rounded apart: read the other way it is proved
         return value if 0 <= value <= 1 else 1.0  # NaN fails closed
 
     def _delta_by_aiming(self, name: str, epsilon: float, least: float) -> float:

@@ -11,6 +11,7 @@ See docs/theory.md#section-2.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -42,6 +43,7 @@ _FEW_PARTS = 3
 _FEW_FACTORS = 4096  # transforms that may be multiplied on one grid
 _ONE_GRID, _ONE_GRID_POINTS = 1 << 18, 320.0
 _CLEAR = 1e-9  # a delta so far above the mass astray that no tilt is needed
+_SETTLED = 0.9  # of a delta: tilts for it are those for the one before
 _FARTHEST = 1e4  # an epsilon that is as good as none
 
 
@@ -240,10 +242,11 @@ class Composition:
             return 0.0 if composed is None else composed.log_delta(epsilon, self.infinity)
 
         if self._many_and_rare:
-            plain = min(math.exp(min(at(0.0), 0.0)), 1.0)
-            if plain < _CLEAR:
-                plain = min(math.exp(min(at(theta), 0.0)) for theta in self._tilts(plain))
-            return min(1.0, plain * (1 + 1e-9))
+            least, before = min(math.exp(min(at(0.0), 0.0)), 1.0), math.inf
+            while least < min(_CLEAR, _SETTLED * before):  # the tilts follow what is found
+                tilts, before = self._tilts(max(least, sys.float_info.min)), least
+                least = min(least, *(math.exp(min(at(theta), 0.0)) for theta in tilts))
+            return min(1.0, least * (1 + 1e-9))
         theta = math.exp(self._search(log_bound))
         simple = math.exp(min(log_bound(math.log(theta)), 0.0)) + self.infinity
         log_delta = min(at(theta), 0.0)
