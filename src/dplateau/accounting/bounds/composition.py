@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betainc, log_ndtr, ndtr, ndtri, xlogy
 
 from dplateau.accounting.bounds.base import Bound, Chosen
-from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import CELL, LARGEST_STEP
 from dplateau.accounting.privacy_loss.epochs import LARGEST_HIT, SMALLEST_HIT, allocated_epoch
 from dplateau.accounting.privacy_loss.profiles import (
@@ -31,6 +32,8 @@ _GROUPS = 48  # distinct steps that are composed apart; more are rounded up to t
 _SURELY_LONGER = 2.0  # composition of so many times a horizon's steps cannot cost less than it
 SURELY = 0.6  # of what moments say, no composition is taken to cost less
 _CLOSE, _MANY_HITS, _LARGE = 0.8, 500.0, 2.0  # nor than this for so many hits and epsilon
+_NUMBERS, _THRESHOLDS = 32, 40  # of hits on either side of the mean, and of tests, that are tried
+_TINY = -600.0  # logarithms of chances that are surely not rounded to nothing
 
 
 class CompositionBound(Bound):
@@ -75,22 +78,71 @@ def walk_floor(plan: Plan, steps: float, delta: float) -> float:
 
     See docs/theory.md#section-7.
 
-    Linear losses make the last iterate a Gaussian of variance ``steps`` around the number of hits,
-    which is at least ``steps q - 1`` with a chance of one half: ``delta(epsilon) >= delta(epsilon +
-    log 2; mu) / 2`` of a Gaussian mechanism. Where the other neighbour has a record of its own, it
-    is taken to have no hit. 0 where hits are not independent, steps differ or never end.
+    Linear losses make the last iterate a Gaussian of variance ``steps`` around the number of hits.
+    Where the other neighbour has a record of its own, it moves as far to the other side. 0 where
+    hits are not independent, steps differ or never end.
     """
-    if not (plan.hits.independent and plan.is_constant) or 2 * delta >= 1:
+    if not (plan.hits.independent and plan.is_constant):
         return 0.0
     q = plan.hits.chance * (1 - plan.overflow)  # a full batch may leave the record out
     hit = ratio(plan, plan.noise_multiplier.largest(1))
-    if plan.hits.exchanged or plan.neighboring_relation == REPLACE_ONE:
-        hit = hit / 2
-    hits = steps * q - 1
-    if math.isinf(hit) or not 0 < hits < math.inf:
+    mirrored = plan.hits.exchanged or plan.neighboring_relation == REPLACE_ONE
+    return hits_shown(hit / 2 if mirrored else hit, q, mirrored, steps, delta)
+
+
+@lru_cache(maxsize=64)
+def hits_shown(hit: float, q: float, mirrored: bool, steps: float, delta: float) -> float:
+    """What a walk of ``Bin(steps, q)`` hits shows to whoever sees its end, rounded down.
+
+    See docs/theory.md#section-7.
+
+    Whether ``X > t`` tells the two neighbours apart: ``epsilon >= log((P[X > t] - delta)/Q[X >
+    t])`` for every ``t``. ``X`` is ``N(N mu, 1)`` against ``N(0, 1)``, or against its mirror image;
+    numbers of hits are rounded down, which leaves less to see.
+    """
+    mean = steps * q
+    if math.isinf(hit) or not 1 < mean < math.inf or not 0 < delta < 1:
         return 0.0
-    mu = hits * hit / math.sqrt(steps)
-    return max(0.0, gdp_epsilon(mu, 2 * delta) - math.log(2)) * (1 - 1e-9)
+    mu, deviation = hit / math.sqrt(steps), math.sqrt(mean * (1 - q))
+    centre, spread = mean * mu, math.hypot(1.0, deviation * mu)
+    low = 4 + (2.5 * centre * deviation * mu if mirrored else 0.0)  # where the mirror image is seen
+    around = np.append(np.linspace(-low, 0.0, _NUMBERS), np.linspace(0.25, 8.0, _NUMBERS))
+    if mirrored and deviation > 0:
+        rest = np.geomspace(low, max(low, mean / deviation), _NUMBERS // 2)
+        around = np.append(-rest, around)
+    numbers, log_weights = _rounded_down(mean + deviation * around, q, steps)
+    t = centre + spread * np.linspace(-1.0, 1.2 - 1.2 * float(ndtri(delta)), _THRESHOLDS)
+    seen = ndtr(mu * numbers - t[:, None]) @ np.exp(log_weights) - delta
+    unseen = log_ndtr(-t)
+    if mirrored:
+        logs = log_ndtr(-mu * numbers - t[:, None]) + log_weights
+        largest = logs.max(axis=1)
+        unseen = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
+    told = seen > 1e-3 * delta
+    if not told.any():
+        return 0.0
+    return max(0.0, float((np.log(seen[told]) - unseen[told]).max()) * (1 - 1e-9) - 1e-9)
+
+
+def _rounded_down(levels: Vector, q: float, steps: float) -> tuple[Vector, Vector]:
+    """``Bin(steps, q)`` rounded down to 0 and these levels: numbers, and logarithms of weights.
+
+    The chance to be below a level is rounded up: the incomplete beta function or Chernoff's bound.
+    """
+    if q >= 1:
+        return np.array([float(steps)]), np.zeros(1)
+    numbers = np.unique(np.clip(np.floor(levels), 1.0, math.floor(steps)))
+    share = numbers / steps
+    apart = xlogy(share, share / q) + xlogy(1 - share, (1 - share) / (1 - q))
+    chernoff = np.where(share < q, 1e-6 + steps * (4e-17 - apart), 0.0)
+    with np.errstate(divide="ignore"):
+        exact = np.log(betainc(steps - numbers + 1.0, numbers, 1 - q)) + 1e-9
+        log_below = np.where(exact > _TINY, exact, chernoff)
+        log_below = np.append(np.maximum.accumulate(np.minimum(log_below, 0.0)), 0.0)
+        gaps = np.diff(log_below, prepend=-np.inf)
+        weights = log_below + np.log(-np.expm1(-gaps))  # of [0, first), [first, second), ...
+    held = weights > -math.inf
+    return np.append(0.0, numbers)[held], weights[held]
 
 
 def surely(plan: Plan, steps: float, estimate: float) -> float:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,14 +73,39 @@ class ForgettingBound(Bound):
         return walk_floor(plan, shortest, delta)
 
     def outlook(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
-        """What sketches and moments say of the best horizon, and a little less."""
-        if not plan.is_constant or plan.hits.deterministic:
+        """What sketches and moments say of the best horizon, and a little less.
+
+        Sketches are made only where linear losses do not say enough by themselves.
+        """
+        chance = survival(plan)
+        if chance is None or not plan.is_constant or plan.hits.deterministic:
             return 0.0
-        choice = _choice(plan.replace(iterations=math.inf), delta, math.inf)
-        if choice is None or max(choice.added_up, choice.blocked) > plan.iterations:
+        horizons = _horizons(chance, delta, math.inf)
+        if not horizons:
             return 0.0
-        shown = surely(plan, choice.added_up, choice.all_shown)
-        return min(patterns.PESSIMISM * choice.covered, shown)
+        known = min((each.epsilon(delta) for each in found.values()), default=math.inf)
+        hidden = patterns.hits_floor(plan, horizons[0], delta)
+        all_fit = horizons[-1] <= plan.iterations
+        if all_fit and hidden >= known:  # does the shortest horizon say enough of the others?
+            moments = composition(plan, horizons[0]).estimate(delta)
+            shown = surely(plan, horizons[0], moments)
+            if shown >= known:
+                return min(hidden, shown)
+        endless = plan.replace(iterations=math.inf)
+        added_up, all_shown = _added_up(endless, delta, math.inf)
+        left = delta - chance(added_up)
+        moments = surely(plan, added_up, all_shown)
+        shown = max(moments, walk_floor(plan, added_up, left))
+        if not all_fit or hidden < known:
+            blocked, covered = _blocked(endless, delta, math.inf)
+            if max(added_up, blocked) > plan.iterations:
+                return 0.0
+            hidden = patterns.hits_floor(plan, blocked, delta - chance(blocked))
+            if moments > 0 and patterns.sketch_holds(plan, blocked, covered):
+                hidden = max(hidden, patterns.PESSIMISM * covered)
+        if hidden >= known > shown:  # far quicker than to work out blocks as well
+            shown = from_same_point(endless, added_up).epsilon(left)
+        return min(hidden, shown)
 
     def reason(self, chosen: Chosen) -> str:
         return (
@@ -109,17 +133,18 @@ def _within(
     horizons = _horizons(chance, delta, most)
     if not horizons or horizons[0] > plan.iterations:  # none is looked at below the first
         return None
-    choice = _choice(endless, delta, most)
-    assert choice is not None  # there are horizons
-    added_up, all_shown, blocked, covered = choice
-    first = blocked if covered < all_shown else added_up
-    if first > plan.iterations:  # no use in working it out
-        return None
+    added_up, all_shown = _added_up(endless, delta, most)
     found: list[Chosen] = []
-    if patterns.PESSIMISM * covered < all_shown:
-        profile = patterns.from_common_start(endless, blocked, delta - chance(blocked))
-        if profile is not None:
-            found.append(_chosen(profile, blocked, chance(blocked)))
+    if horizons[-1] > plan.iterations or _may_pay(plan, horizons[0], delta, all_shown):
+        blocked, covered = _blocked(endless, delta, most)
+        first = blocked if covered < all_shown else added_up
+        if first > plan.iterations:  # no use in working it out
+            return None
+        promising = patterns.PESSIMISM * covered < all_shown
+        if promising and _may_pay(plan, blocked, delta - chance(blocked), all_shown):
+            profile = patterns.from_common_start(endless, blocked, delta - chance(blocked))
+            if profile is not None:
+                found.append(_chosen(profile, blocked, chance(blocked)))
     least = max(SURELY * all_shown, surely(plan, added_up, all_shown))
     if not any(each.epsilon(delta) < least for each in found):
         found.append(_chosen(from_same_point(endless, added_up), added_up, chance(added_up)))
@@ -127,32 +152,35 @@ def _within(
     return best if best.last_steps <= plan.iterations else None
 
 
-class _Choice(NamedTuple):
-    """The best horizons, and what is roughly left to pay: all steps shown, or hits in blocks."""
-
-    added_up: float
-    all_shown: float
-    blocked: float
-    covered: float
+def _may_pay(plan: Plan, steps: float, delta: float, all_shown: float) -> bool:
+    """Whether blocks may cost less than that: linear losses cost more with blocks surely not."""
+    return patterns.hits_floor(plan, steps, delta) < all_shown
 
 
 @lru_cache(maxsize=8)
-def _choice(plan: Plan, delta: float, most: float) -> _Choice | None:
-    """Which horizons of at most ``most`` steps look best; None where there is none."""
+def _added_up(plan: Plan, delta: float, most: float) -> tuple[float, float]:
+    """The best horizon where all steps are shown, and an upper bound on what is left to pay."""
     chance = survival(plan)
-    horizons = [] if chance is None else _horizons(chance, delta, most)
-    if chance is None or not horizons:
-        return None
-    sketch = patterns.horizon_sketch()
+    assert chance is not None
 
     def composed(steps: Sequence[float]) -> dict[float, float]:
         return {r: WithFailure(from_same_point(plan, r), chance(r)).estimate(delta) for r in steps}
+
+    return _refined(composed, _horizons(chance, delta, most))
+
+
+@lru_cache(maxsize=8)
+def _blocked(plan: Plan, delta: float, most: float) -> tuple[float, float]:
+    """The best horizon where hits are hidden in blocks, and roughly what is left to pay."""
+    chance = survival(plan)
+    assert chance is not None
+    sketch = patterns.horizon_sketch()
 
     def hidden(steps: Sequence[float]) -> dict[float, float]:
         left = [r for r in steps if chance(r) < delta]
         return patterns.sketched(plan, left, [delta - chance(r) for r in left], sketch)
 
-    return _Choice(*_refined(composed, horizons), *_refined(hidden, horizons))
+    return _refined(hidden, _horizons(chance, delta, most))
 
 
 def _chosen(profile: PrivacyProfile, steps: float, failure: float) -> Chosen:

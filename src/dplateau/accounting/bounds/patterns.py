@@ -15,12 +15,14 @@ from typing import NamedTuple
 
 from dplateau.accounting.bounds.allocation import allocation_profile
 from dplateau.accounting.bounds.base import Bound, Chosen
-from dplateau.accounting.bounds.composition import LONGEST, ratio, walk_floor
+from dplateau.accounting.bounds.composition import LONGEST, hits_shown, ratio, walk_floor
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.layouts import Growth, Layout, constant_layout, varying_layout
 from dplateau.accounting.bounds.whole_patterns import MOST_STEPS
 from dplateau.accounting.bounds.whole_patterns import profile as whole_patterns_profile
 from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_losses
+from dplateau.accounting.privacy_loss.composed import FARTHEST, many_and_rare
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Composed, PrivacyProfile, WithFailure
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
@@ -32,6 +34,7 @@ _REST = 1e-4  # share of delta for what is older than some memories
 _SMALLEST_HIT, _LARGEST_HIT = 0.1, 12.0  # noise deviations between which blocks are worth trying
 _SPACINGS = (1e-3, 2e-3, 4e-3, 1e-2, 2e-2)  # of the grids of sketches, for small to large epsilons
 _ROOM = 0.2  # of a sketch's grid that an epsilon may take up; losses beyond it are misplaced
+_HORIZON, _RELIABLE = 2, 0.65  # the grid for horizons, and how far up it sketches are good
 _HARD, _RARE = 1.0, 3e-8  # hits and deltas for which whole patterns are tried
 PESSIMISM = 0.97  # how far a sketch may lie above the bound itself
 _WIDEST = 250.0  # noise deviations that the hits of a block may span
@@ -56,14 +59,17 @@ class PatternBound(Bound):
 
     def floor(self, plan: Plan, delta: float) -> float:
         """What linear losses show where nothing contracts: the domain is not looked at."""
-        still = plan.is_constant and float(plan.steps(0, 1).contraction[0]) == 1
-        return walk_floor(plan, plan.iterations, delta) if still else 0.0
+        return 0.0 if _facts(plan) is None else hits_floor(plan, plan.iterations, delta)
 
     def outlook(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
         """A little below what a sketch says; nothing where whole patterns are tried as well."""
         facts = _facts(plan)
-        if facts is None or (plan.iterations <= MOST_STEPS and facts.hit >= _HARD):
+        if facts is None or _tries_whole(facts, plan.iterations):
             return 0.0
+        layout = _sketch(plan, plan.iterations, delta)[1]
+        beyond = layout is not None and many_and_rare(Counter(layout.blocks).values())
+        if beyond and hits_floor(plan, plan.iterations, delta) > FARTHEST:  # no grid will hold it
+            return gdp_epsilon(_crude(facts, plan.iterations), delta)
         return PESSIMISM * roughly(plan, plan.iterations, delta)
 
     def reason(self, chosen: Chosen) -> str:
@@ -104,6 +110,41 @@ def _facts(plan: Plan) -> _Facts | None:
     return _Facts(hit, plan.hits.chance, mirrored, plan.overflow, plan.hits.epoch)
 
 
+def hits_floor(plan: Plan, steps: float, delta: float) -> float:
+    """An epsilon that `from_common_start` does not undercut for so many steps.
+
+    See docs/theory.md#section-7.
+
+    Blocks charge exchanged records as if either stood where the other would be, a hit away: what
+    such hits show is not undercut either. Infinite where there are no blocks, 0 where steps differ
+    or contract.
+    """
+    facts = _facts(plan)
+    if facts is None:
+        return math.inf
+    still = plan.is_constant and float(plan.steps(0, 1).contraction[0]) == 1
+    if not still or facts.epoch is not None:
+        return 0.0
+    if plan.hits.exchanged and _tries_whole(facts, steps):
+        return walk_floor(plan, steps, delta)
+    return hits_shown(facts.hit, facts.q * (1 - facts.overflow), facts.mirrored, steps, delta)
+
+
+def sketch_holds(plan: Plan, steps: float, epsilon: float) -> bool:
+    """Whether a sketch by `horizon_sketch` that says ``epsilon`` is one to rely on."""
+    facts = _facts(plan)
+    within = epsilon < _RELIABLE * _SPACINGS[_HORIZON] * Sketch.TOP
+    return within and facts is not None and not _tries_whole(facts, steps)
+
+
+def _tries_whole(facts: _Facts, steps: float) -> bool:
+    return steps <= MOST_STEPS and facts.hit >= _HARD
+
+
+def _crude(facts: _Facts, steps: float) -> float:
+    return facts.hit * (2 if facts.mirrored else 1) * math.sqrt(steps)
+
+
 def covers_endless_runs(plan: Plan) -> bool:
     """Whether blocks alone bound a constant run of any length: contraction, and no domain."""
     facts = _facts(plan)
@@ -131,9 +172,10 @@ def from_common_start(plan: Plan, last: float, delta: float) -> PrivacyProfile |
         return WithFailure(whole, filled)
     if layout is None:
         return None
-    crude = facts.hit * (2 if facts.mirrored else 1) * math.sqrt(steps)
     parts = tuple((block_losses(block), count) for block, count in Counter(layout.blocks).items())
-    return WithFailure(Composed(parts, crude, one_grid=True), filled + layout.failure)
+    return WithFailure(
+        Composed(parts, _crude(facts, steps), one_grid=True), filled + layout.failure
+    )
 
 
 def _allocated(plan: Plan, facts: _Facts, steps: float, delta: float) -> PrivacyProfile | None:
@@ -151,8 +193,7 @@ def _allocated(plan: Plan, facts: _Facts, steps: float, delta: float) -> Privacy
 
 def _whole(plan: Plan, facts: _Facts, steps: float, delta: float) -> PrivacyProfile | None:
     """Whole patterns, where they are worth the work: few steps, hard hits, equal steps."""
-    few = steps <= MOST_STEPS and facts.hit >= _HARD and delta > _RARE
-    if not few or not plan.is_constant:
+    if not (_tries_whole(facts, steps) and delta > _RARE and plan.is_constant):
         return None
     return whole_patterns_profile(
         facts.hit, facts.q, int(steps), facts.mirrored, plan.hits.exchanged
@@ -194,7 +235,7 @@ def _spacing(layout_of: Callable[[Growth], Layout | None], delta: float) -> floa
 
 def horizon_sketch() -> Sketch:
     """A grid for `sketched`; with one for several questions no block is worked out twice."""
-    return Sketch(_SPACINGS[2])
+    return Sketch(_SPACINGS[_HORIZON])
 
 
 def sketched(

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio
 from dplateau.accounting.bounds.minimise import minimise_over_integers
-from dplateau.accounting.privacy_loss.distribution import CELL, gaussian_loss, log_moment
+from dplateau.accounting.privacy_loss.distribution import (
+    CELL,
+    gaussian_loss,
+    log_moment,
+    rough_log_moments,
+)
 from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, PrivacyProfile
 from dplateau.accounting.privacy_loss.sampled import StepLosses, fixed_size_step
 from dplateau.plan.batches import REPLACE_ONE
@@ -33,6 +38,8 @@ _FARTHEST = (
     1e7  # noise deviations beyond which a start is accounted for as a Gaussian, without sampling
 )
 _LONG = 20_000  # steps of a window that take time one by one
+_CLEARLY = 1.01  # times the least: rough moments err by less
+_FEWER = 3  # one in so many lengths is enough for them
 _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -212,21 +219,30 @@ def fixed_size_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
     q = plan.hits.chance
     hit = ratio(plan, plan.noise_multiplier.smallest(plan.iterations))
     lengths = _lengths(most, fine=plan.is_constant)
-    debts = np.array([_debt(plan, int(r)) for r in lengths])
-    best = (math.inf, 0.5, int(lengths[0]), 0.0)
-    for split in _SPLITS:
-        step = hit / math.sqrt(1 - split)
-        if step > 60:
-            continue
-        pld = fixed_size_step(q, step).forward.coarse
-        moments = np.array([log_moment(pld, theta) for theta in _THETAS])
+    debts = _debts(plan, lengths)
+    splits = [split for split in _SPLITS if hit / math.sqrt(1 - split) <= 60]
+
+    def least(split: float, moments: Vector, every: int = 1) -> tuple[float, int]:
+        some = slice(None, None, every)
         with np.errstate(over="ignore"):  # a debt beyond floats makes its window worthless
-            total = lengths[:, None] * moments + (debts / split)[:, None] * (
+            total = lengths[some, None] * moments + (debts[some] / split)[:, None] * (
                 _THETAS * (_THETAS + 1) / 2
             )
         found = ((total - math.log(delta)) / _THETAS).min(axis=1)
         r = int(np.argmin(found))
-        best = min(best, (float(found[r]), split, int(lengths[r]), float(debts[r])))
+        return float(found[r]), every * r
+
+    best = (math.inf, 0.5, int(lengths[0]), 0.0)
+    roughly = {
+        split: least(split, rough_log_moments(q, hit / math.sqrt(1 - split), _THETAS), _FEWER)[0]
+        for split in splits
+    }
+    for split in splits:
+        if roughly[split] > _CLEARLY * min(roughly.values()):
+            continue
+        pld = fixed_size_step(q, hit / math.sqrt(1 - split)).forward.coarse
+        value, r = least(split, np.array([log_moment(pld, theta) for theta in _THETAS]))
+        best = min(best, (value, split, int(lengths[r]), float(debts[r])))
     if math.isinf(best[0]):
         return Gaussian(math.inf), math.inf
     _, split, last, debt = best
@@ -247,18 +263,22 @@ def _lengths(most: int, *, fine: bool) -> NDArray[np.int64]:
     return np.unique(np.append(grid[grid <= most], most))
 
 
-def _debt(plan: Plan, last: int) -> float:
-    """``(W_tau D)^2 / sum (W_k varsigma_k)^2`` of the last steps."""
-    if plan.is_constant:
-        steps = plan.steps(0, 1)
-        shrinkage, spread = float(steps.shrinkage[0]), float(steps.spread[0])
-        if shrinkage == 1.0:
-            return 0.0
-        log_c2 = 2 * math.log1p(-shrinkage)
-        noise = last if log_c2 == 0 else math.expm1(last * log_c2) / math.expm1(log_c2)
-        deviations = plan.diameter / spread * math.exp(last * log_c2 / 2) / math.sqrt(noise)
-    else:
-        _, weight, debt = window(plan, last)
-        unit = float(weight.max())  # squares of tiny or huge lengths leave the range of floats
-        deviations = debt / unit / float(np.linalg.norm(weight / unit))
+def _debts(plan: Plan, lengths: NDArray[np.int64]) -> Vector:
+    """``(W_tau D)^2 / sum (W_k varsigma_k)^2`` of as many last steps."""
+    if not plan.is_constant:
+        return np.array([_debt(window(plan, int(last))) for last in lengths])
+    steps = plan.steps(0, 1)
+    shrinkage, spread = float(steps.shrinkage[0]), float(steps.spread[0])
+    if shrinkage == 1.0:
+        return np.zeros(lengths.size)
+    log_c2 = 2 * math.log1p(-shrinkage)
+    noise = lengths if log_c2 == 0 else np.expm1(lengths * log_c2) / math.expm1(log_c2)
+    with np.errstate(over="ignore", under="ignore"):
+        deviations = plan.diameter / spread * np.exp(lengths * log_c2 / 2) / np.sqrt(noise)
+        return np.where(np.isnan(deviations), math.inf, deviations * deviations)
+
+
+def _debt(steps: Window) -> float:
+    unit = float(steps.weight.max())  # squares of tiny or huge lengths leave the range of floats
+    deviations = steps.debt / unit / float(np.linalg.norm(steps.weight / unit))
     return math.inf if math.isnan(deviations) else deviations * deviations

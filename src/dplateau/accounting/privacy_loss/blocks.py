@@ -35,6 +35,7 @@ _STEP = 0.006  # of the mean: numbers of hits that close are rounded up to one
 _CELL = 1 / 32  # noise deviations
 _REMEMBERED = 4096
 _TINY = 1e-290  # densities below it are left out of sketches
+_NODE = 1 / 16  # noise deviations between the points of a sketch
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,23 @@ def _losing(pld: LossDistribution, lost: float) -> LossDistribution:
     return LossDistribution(raised, pld.probs * (1 - lost), pld.infinity * (1 - lost) + lost)
 
 
+@lru_cache(maxsize=_REMEMBERED // 4)
+def _roughly(block: Block) -> tuple[Vector, Vector]:
+    """Losses and masses of a block for sketches, on whichever grid: one order of the pair a row."""
+    numbers, weights, _ = hits(block.steps, block.q)
+    held = weights > 1e-15
+    means, weights = numbers[held, None] * block.mu, weights[held]
+    reach = math.ceil((9.0 + float(means[-1, 0])) / _NODE)
+    least = -reach if block.mirrored else -math.ceil(9.0 / _NODE)
+    x = _NODE * np.arange(least, reach + 1)
+    upper = weights @ np.exp(-0.5 * (x - means) ** 2)
+    lower = upper[::-1] if block.mirrored else np.exp(-0.5 * x * x)
+    loss = np.log(np.maximum(upper, _TINY)) - np.log(np.maximum(lower, _TINY))
+    if block.mirrored:
+        return loss[None, :], upper[None, :]
+    return np.stack([loss, -loss]), np.stack([upper, lower])
+
+
 class Sketch:
     """A quick, unproved composition of blocks on one coarse grid: to choose between candidates.
 
@@ -117,7 +135,7 @@ class Sketch:
     beginning of the sequence is accounted for at the cost of one transform back.
     """
 
-    _SIZE, _NODE = 1 << 13, 1 / 16
+    _SIZE = 1 << 13
     TOP = 0.7 * _SIZE  # losses beyond so many grid points are not told apart
 
     def __init__(self, spacing: float) -> None:
@@ -179,18 +197,7 @@ class Sketch:
         return self._known[block]
 
     def _made(self, block: Block) -> tuple[NDArray[np.complex128], ...]:
-        numbers, weights, _ = hits(block.steps, block.q)
-        held = weights > 1e-15
-        means, weights = numbers[held, None] * block.mu, weights[held]
-        reach = math.ceil((9.0 + float(means[-1, 0])) / self._NODE)
-        least = -reach if block.mirrored else -math.ceil(9.0 / self._NODE)
-        x = self._NODE * np.arange(least, reach + 1)
-        upper = weights @ np.exp(-0.5 * (x - means) ** 2)
-        lower = upper[::-1] if block.mirrored else np.exp(-0.5 * x * x)
-        loss = np.log(np.maximum(upper, _TINY)) - np.log(np.maximum(lower, _TINY))
-        if block.mirrored:
-            return tuple(self._transforms_of(loss[None, :], upper[None, :]))
-        return tuple(self._transforms_of(np.stack([loss, -loss]), np.stack([upper, lower])))
+        return tuple(self._transforms_of(*_roughly(block)))
 
     def _transforms_of(self, loss: Vector, mass: Vector) -> NDArray[np.complex128]:
         """One order of the pair a row."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ _FEW_FACTORS = 4096  # transforms that may be multiplied on one grid
 _ONE_GRID, _ONE_GRID_POINTS = 1 << 18, 320.0
 _CLEAR = 1e-9  # a delta so far above the mass astray that no tilt is needed
 _SETTLED = 0.9  # of a delta: tilts for it are those for the one before
-_FARTHEST = 1e4  # an epsilon that is as good as none
+FARTHEST = 1e4  # an epsilon that is as good as none
 
 
 class GridDistribution(NamedTuple):
@@ -125,17 +125,26 @@ class Composition:
             return math.inf, 1.0
 
         def epsilon(log_theta: float) -> float:
-            theta = math.exp(log_theta)
-            worth = math.log(most_worth(theta)) - math.log(delta) + DOUBT
-            return (self.log_moment(theta) + worth) / theta
+            return self._moment_bound(log_theta, delta)
 
         found = self._search(epsilon)
         return max(0.0, epsilon(found)), math.exp(found)
 
-    def moment_bound(self, delta: float) -> float:
-        """What moments alone prove: an upper bound on ``epsilon(delta)``, cheap and loose."""
+    def surely_at_most(self, epsilon: float, delta: float) -> bool:
+        """Whether moments alone prove this epsilon: cheap, and where one will do cheaper still."""
         left = delta - self.infinity
-        return self.chernoff(left)[0] if left > 0 else math.inf
+        if not left > 0 or self.infinity >= 1:
+            return False
+        likely = -2 * math.log(left) / epsilon  # about the saddle point of a Gaussian
+        near = (math.log(likely * factor) for factor in (0.7, 0.4, 1.2))
+        if any(self._moment_bound(log_theta, left) <= epsilon for log_theta in near):
+            return True
+        return self.chernoff(left)[0] <= epsilon
+
+    def _moment_bound(self, log_theta: float, delta: float) -> float:
+        theta = math.exp(log_theta)
+        worth = math.log(most_worth(theta)) - math.log(delta) + DOUBT
+        return (self.log_moment(theta) + worth) / theta
 
     def _search(self, objective: Callable[[float], float]) -> float:
         coarse = np.linspace(-12.0, 14.0, 14)
@@ -161,8 +170,7 @@ class Composition:
     @property
     def _many_and_rare(self) -> bool:
         """Many distributions that occur a few times each: composed on one grid."""
-        few = sum(n for _, n in self.parts) <= _FEW_FACTORS
-        return self.one_grid and few and len(self.parts) > _FEW_PARTS
+        return self.one_grid and many_and_rare([copies for _, copies in self.parts])
 
     def _composed(self, theta: float) -> Tilted:
         if self._many_and_rare:
@@ -214,6 +222,8 @@ class Composition:
 
     def _epsilon_tilted(self, delta: float, theta: float, simple: float) -> float:
         """The bound from one composition, tilted by ``theta``; ``simple`` where that fails."""
+        if simple > FARTHEST and self._is_beyond(FARTHEST, delta):  # and so will the grid say
+            return simple
         composed = self._composed_near(theta)
         if composed is None:
             return simple
@@ -223,10 +233,22 @@ class Composition:
         def excess(epsilon: float) -> float:
             return composed.log_delta(epsilon, infinity) - target
 
-        farthest = min(simple, _FARTHEST)
+        farthest = min(simple, FARTHEST)
         if not excess(farthest) + DOUBT < 0:
             return simple
         return least_root(excess, farthest)
+
+    def _is_beyond(self, epsilon: float, delta: float) -> bool:
+        """Whether a loss two deviations below the mean shows that ``epsilon(delta)`` is larger.
+
+        With a chance of 4/5 (Cantelli) the loss is above, where it is worth half its mass.
+        """
+        means = [float((pld.losses * pld.probs).sum()) for pld, _ in self.parts]
+        squares = [float((pld.losses**2 * pld.probs).sum()) for pld, _ in self.parts]
+        mean = variance = 0.0
+        for (_, copies), first, second in zip(self.parts, means, squares, strict=True):
+            mean, variance = mean + copies * first, variance + copies * second
+        return mean - 2 * math.sqrt(variance) > epsilon + 1 and delta + self.infinity < 0.1
 
     def delta(self, epsilon: float) -> float:
         """Least ``delta`` that is proved for this ``epsilon``."""
@@ -280,6 +302,14 @@ class Composition:
         lost = min(1.0, self.infinity + grid.astray)
         probs = grid.probs * math.exp(grid.log_mass) * (1 - lost)
         return GridDistribution(interval, first, probs, lost)
+
+
+def many_and_rare(copies: Collection[int]) -> bool:
+    """Whether distributions with these multiplicities are composed on one grid, where they may be.
+
+    See docs/theory.md#section-2.
+    """
+    return sum(copies) <= _FEW_FACTORS and len(copies) > _FEW_PARTS
 
 
 def compositions(

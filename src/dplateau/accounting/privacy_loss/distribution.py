@@ -30,6 +30,7 @@ _AT_ONCE = 512  # points of a mixture: larger tables than the cache holds are sl
 _RUN = 16  # atoms that are merged where a bound by moments is enough
 _TAIL = 1e-50  # mass per step and end that may be sent to infinity
 _REACH = math.sqrt(-2 * math.log(_TAIL)) + 1.0  # noise deviations that hold all but that
+_ROUGH = 1 / 16  # cells where nothing is proved
 _WIDEST = 1 / 32  # cells on which two nodes still integrate a Gaussian to all its digits
 
 
@@ -172,7 +173,7 @@ def pair_losses(
 
 def _edges(low: float, high: float, cell: float = CELL) -> Vector:
     cells = min(math.ceil((high - low) / cell), _MAX_CELLS)
-    if not high - low < _WIDEST * cells:
+    if not high - low < max(cell, _WIDEST) * cells * (1 + 1e-9):
         raise PlanError(
             f"means {high - low:.3g} noise deviations apart are not put on a grid. Add noise."
         )
@@ -271,6 +272,33 @@ def symmetrised_subsampling_loss(q: float, t: float) -> LossDistribution:
         ),
     )
     return LossDistribution(finite.losses, finite.probs * ((1 - above) / finite.probs.sum()), above)
+
+
+def rough_log_moments(q: float, t: float, thetas: Vector) -> Vector:
+    """About `log_moment` of `symmetrised_subsampling_loss` at many thetas, to compare; no bound.
+
+    See docs/theory.md#section-3.
+
+    With ``r`` the ratio of densities: ``E[r^(1 + theta) + r^(-theta)]`` under ``N(0, 1)`` beyond
+    ``t/2``; the other mass loses nothing.
+    """
+    edges = _edges(t / 2, t + _REACH, _ROUGH)
+    half = np.diff(edges)[:, None] / 2
+    x = ((edges[:-1] + edges[1:])[:, None] / 2 + half * _NODES).ravel()
+    log_mass = np.log(half * _WEIGHTS).ravel() - 0.5 * (x * x + math.log(2 * math.pi))
+    log_ratio = log_against_standard(Mixture((1 - q, q), (0.0, t)), x)
+    # All mass is one: what is more than that is integrated, in units that stay within floats.
+    steep = thetas[:, None] * log_ratio
+    unit = np.maximum((log_mass + log_ratio + steep).max(axis=1), 0.0)[:, None]
+    up = np.exp(log_mass + log_ratio - unit)
+    with np.errstate(over="ignore"):
+        gained = np.where(steep < 1.0, up * np.expm1(np.minimum(steep, 1.0)), 0.0)
+        large = np.where(steep < 1.0, -np.inf, log_mass + log_ratio + steep - unit)
+    more = (gained + np.exp(large) - np.where(steep < 1.0, 0.0, up)).sum(axis=1)
+    more += (np.exp(log_mass - unit) * np.expm1(-steep)).sum(axis=1)
+    unit = unit.ravel()
+    found = np.where(unit > 0, unit + np.log(np.exp(-unit) + more), np.log1p(more))
+    return np.asarray(found, dtype=np.float64)
 
 
 def gaussian_loss(mu: float, cell: float = CELL) -> LossDistribution:

@@ -115,7 +115,7 @@ class Composed(PrivacyProfile):
             return crude
         worst = -math.inf
         for order in self.orders:
-            if worst > 0 and order.moment_bound(delta) <= worst:
+            if worst > 0 and order.surely_at_most(worst, delta):
                 continue
             found = order.epsilon(delta)
             worst = max(worst, found if found >= 0 else math.inf)  # NaN fails closed
