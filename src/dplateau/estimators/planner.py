@@ -55,6 +55,7 @@ from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import Schedule, schedule
 
 INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
+LARGEST_INTERCEPT = 1.0  # of a regression with little to travel
 STEP = 1.5  # step size times smoothness; 2 is the contraction limit
 LEAST_STEPS = 20
 _SPREAD = 0.25  # of records' gradients around their mean, relative to the largest, squared
@@ -118,6 +119,7 @@ def suggest_plan(
     pace: Pace = ORDINARY,
     from_disk: bool = False,
     drawn_in: bool = False,
+    raise_intercept: bool = False,
 ) -> Plan:
     """The plan with the least predicted excess loss for a budget, from public facts alone.
 
@@ -147,6 +149,9 @@ def suggest_plan(
     drawn_in : bool
         Rows will be centred and ``data_norm`` is their usual length, as after a bought look:
         classes are then learned after less travel.
+    raise_intercept : bool
+        The loss's constant feature may be made larger, up to ``data_norm``, so that the mean of
+        targets in [-1, 1] is learned within a short travel (``plan.loss`` says how large).
 
     Returns
     -------
@@ -183,6 +188,8 @@ def suggest_plan(
         from_disk=from_disk,
         drawn_in=drawn_in,
     )
+    if raise_intercept and task.mu is not None:
+        loss = _with_intercept(task, loss)
     given = {
         "domain": Everywhere() if domain is None else domain,
         "regularization": regularization,
@@ -231,6 +238,20 @@ def _positive_schedule(step_size: Any) -> Schedule:
             f"step_size must be positive; found {step_size!r}. Leave it out to have it chosen."
         )
     return steps
+
+
+def _with_intercept(task: _Task, loss: Loss) -> Loss:
+    """The loss with a constant feature whose weight gets from 0 to either end of the targets.
+
+    All residuals being clipped, the score moves by ``slope_bound`` times the squared feature for
+    every unit of ``tau``. ``tau R**2`` does not depend on it.
+    """
+    travel = task.filled * _travel(task, loss, None) * loss.augmented_norm(task.data_norm) ** 2
+    share = 1 / (loss.slope_bound * travel)  # of the constant feature in R, squared
+    needed = math.sqrt(share / (1 - share)) if share < 1 else math.inf
+    largest = LARGEST_INTERCEPT * task.data_norm
+    intercept = max(min(needed * task.data_norm, largest), loss.intercept)
+    return dataclasses.replace(loss, intercept=intercept)
 
 
 def _kinds(
