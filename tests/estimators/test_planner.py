@@ -122,7 +122,7 @@ def test_noise_of_a_regression_costs_a_share_of_what_it_can_learn():
 
             t = best_travel(loss, 2 * loss.threshold * norm, weights, norm, privacy) * norm**2
             travels.append(t)
-            stake = loss.threshold * reach / (2 * math.sqrt(weights))
+            stake = loss.threshold * reach / (2 * math.sqrt(max(weights, 6)))
             assert forecast(t)[1] <= max(VIEW * stake, start / 2)
             if privacy > 3e4 * math.sqrt(weights):
                 least = min(forecast(t * factor)[0] for factor in np.geomspace(0.01, 100, 81))

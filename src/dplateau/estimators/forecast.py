@@ -14,6 +14,7 @@ VIEW = 0.1  # of what there is to learn: noise that a long view, or a regression
 FEW = 0.5  # share of the reach that is worth going for where records are few
 ENOUGH = 600.0  # n mu R / Delta per class from which on all of it is
 MANY_WEIGHTS = 1000  # features that many separate classes as a rule; with fewer the view shortens
+FEW_WEIGHTS = 6  # a regression with fewer has learned all of them before noise counts that little
 LEARNED = 0.01  # nats, by the bound, that rows drawn in to their usual length leave behind for good
 
 
@@ -90,7 +91,7 @@ def best_travel(
         t = min(walking, math.sqrt(4 / (gain * weights * noise)), key=total)
     if drawn_in and loss.labels:
         t = 1 / (1 / t + 1 / _all_learned(loss, weights))
-    return t / norm**2
+    return float(t / norm**2)
 
 
 def _bearable(loss: Loss, weights: int, noise: float) -> float:
@@ -100,11 +101,10 @@ def _bearable(loss: Loss, weights: int, noise: float) -> float:
     that length are spread over ``d`` that bend the loss alike; their geometric mean is taken. Where
     budgets are large what is left to learn ends the travel, as in every forecast.
     """
-    stake = math.sqrt(loss.start * loss.reach**2 / (2 * weights))
-    bearable, settled = (
-        4 * VIEW * stake / (weights * noise),
-        loss.reach * math.sqrt(2 / weights / noise),
-    )
+    spread = max(weights, FEW_WEIGHTS)
+    stake = math.sqrt(loss.start * loss.reach**2 / (2 * spread))
+    bearable = 4 * VIEW * stake / (spread * noise)
+    settled = loss.reach * math.sqrt(2 / (weights * noise))
     return 1 / math.hypot(1 / bearable, 1 / settled)
 
 
