@@ -10,15 +10,16 @@ the number of weights and ``tau`` for step size times steps. Starting at 0,
 * noise adds at most ``min(kappa (tau R)**2 / 2, d tau / 4) * (Delta / (n mu))**2``: in flat
   directions it adds up as a random walk, in curved ones it settles, whatever the step size.
 
-``tau`` minimises the sum. In classification the curvature falls as scores grow, and with it what
-noise costs: with a large budget ``tau`` is such that noise would cost `forecast.VIEW` of what there
-is to learn at the curvature of the start; where rows are centred and drawn in to their usual
-length, all is learned after some travel whatever the budget. The step is ``STEP`` over the
-curvature, logistic gradients are clipped at half of ``R``. Steps follow the forecast as long as
-they gain what their time is worth (`effort.price`), within the announced time; batches are as small
-as that makes them and as the accountant leaves the noise as it is. A softmax may be clipped only if
-composition is all that is claimed; it nearly always pays (a third of the noise), so both kinds are
-forecast.
+``tau`` minimises the sum; in regression on means it is such that noise costs `forecast.VIEW` of
+what there may be to learn, and the constant feature is large enough for ``tau``. In classification
+the curvature falls as scores grow, and with it what noise costs: with a large budget ``tau`` is
+such that noise would cost `forecast.VIEW` of what there is to learn at the curvature of the start;
+where rows are centred and drawn in to their usual length, all is learned after some travel whatever
+the budget. The step is ``STEP`` over the curvature, logistic gradients are clipped at half of
+``R``. Steps follow the forecast as long as they gain what their time is worth (`effort.price`),
+within the announced time; batches are as small as that makes them and as the accountant leaves the
+noise as it is. A softmax may be clipped only if composition is all that is claimed; it nearly
+always pays (a third of the noise), so both kinds are forecast.
 """
 
 from __future__ import annotations
