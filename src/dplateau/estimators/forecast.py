@@ -10,10 +10,11 @@ from dplateau.errors import PlanError
 from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 
-VIEW = 0.1  # of what there is to learn: forecast noise that a long view puts up with
+VIEW = 0.1  # of what there is to learn: noise that a long view, or a regression, puts up with
 FEW = 0.5  # share of the reach that is worth going for where records are few
 ENOUGH = 600.0  # n mu R / Delta per class from which on all of it is
 MANY_WEIGHTS = 1000  # features that many separate classes as a rule; with fewer the view shortens
+FEW_WEIGHTS = 6  # a regression with fewer has learned all of them before noise counts that little
 LEARNED = 0.01  # nats, by the bound, that rows drawn in to their usual length leave behind for good
 
 
@@ -80,16 +81,31 @@ def best_travel(
         )
 
     # Where a little more travel gains, gain / (start + gain t)**2, what its noise costs.
-    settled = (math.sqrt(4 * gain / (weights * noise)) - start) / gain
     walking = (1 / (gain * loss.curvature * noise)) ** (1 / 3)
     if start:
         walking = brentq(
             lambda t: loss.curvature * noise * t * (start + gain * t) ** 2 - gain, 0.0, walking
         )
-    t = min((t for t in (walking, settled) if t > 0), key=total)
+        t = max(walking, _bearable(loss, weights, noise))
+    else:
+        t = min(walking, math.sqrt(4 / (gain * weights * noise)), key=total)
     if drawn_in and loss.labels:
         t = 1 / (1 / t + 1 / _all_learned(loss, weights))
-    return t / norm**2
+    return float(t / norm**2)
+
+
+def _bearable(loss: Loss, weights: int, noise: float) -> float:
+    """``tau R**2`` at which noise in all directions costs `VIEW` of what a regression can learn.
+
+    That is ``start`` if a few directions carry all of it, and ``reach**2 / (2 d)`` if weights of
+    that length are spread over ``d`` that bend the loss alike; their geometric mean is taken. Where
+    budgets are large what is left to learn ends the travel, as in every forecast.
+    """
+    spread = max(weights, FEW_WEIGHTS)
+    stake = math.sqrt(loss.start * loss.reach**2 / (2 * spread))
+    bearable = 4 * VIEW * stake / (spread * noise)
+    settled = loss.reach * math.sqrt(2 / (weights * noise))
+    return 1 / math.hypot(1 / bearable, 1 / settled)
 
 
 def _all_learned(loss: Loss, weights: int) -> float:

@@ -121,6 +121,7 @@ class PlannedModel(BaseEstimator):
     """
 
     _lengths_count: ClassVar[bool] = False  # whether cutting long rows off bends what is learnt
+    _mean_counts: ClassVar[bool] = False  # whether the constant feature may grow to learn a mean
 
     epsilon: float | None = None
     delta: float | None = None
@@ -203,6 +204,7 @@ class PlannedModel(BaseEstimator):
                     step_size=self.learning_rate,
                     hidden_state=self.hidden_state,
                     drawn_in=drawn_in,
+                    raise_intercept=self._mean_counts and self._own_scale(steps),
                     **room,
                 )
             except PlanError as refusal:
@@ -212,6 +214,12 @@ class PlannedModel(BaseEstimator):
         if mu == 0 or left.epsilon is None:
             return planned(left.epsilon)
         return plan_beside(planned, mu, left.epsilon, left.delta)
+
+    def _own_scale(self, steps: float | None) -> bool:
+        """Whether there is an intercept, and nothing is stated in the scale of its weight."""
+        stated = (self.radius, self.alpha, self.learning_rate)
+        free = not self.l1 and all(each is None for each in stated)
+        return self.fit_intercept and free and steps != math.inf
 
     def _domain(self, n_features: int) -> Domain | None:
         """Where weights are kept; None where they may be anywhere."""

@@ -10,15 +10,16 @@ the number of weights and ``tau`` for step size times steps. Starting at 0,
 * noise adds at most ``min(kappa (tau R)**2 / 2, d tau / 4) * (Delta / (n mu))**2``: in flat
   directions it adds up as a random walk, in curved ones it settles, whatever the step size.
 
-``tau`` minimises the sum. In classification the curvature falls as scores grow, and with it what
-noise costs: with a large budget ``tau`` is such that noise would cost `forecast.VIEW` of what there
-is to learn at the curvature of the start; where rows are centred and drawn in to their usual
-length, all is learned after some travel whatever the budget. The step is ``STEP`` over the
-curvature, logistic gradients are clipped at half of ``R``. Steps follow the forecast as long as
-they gain what their time is worth (`effort.price`), within the announced time; batches are as small
-as that makes them and as the accountant leaves the noise as it is. A softmax may be clipped only if
-composition is all that is claimed; it nearly always pays (a third of the noise), so both kinds are
-forecast.
+``tau`` minimises the sum; in regression on means it is such that noise costs `forecast.VIEW` of
+what there may be to learn, and the constant feature is large enough for ``tau``. In classification
+the curvature falls as scores grow, and with it what noise costs: with a large budget ``tau`` is
+such that noise would cost `forecast.VIEW` of what there is to learn at the curvature of the start;
+where rows are centred and drawn in to their usual length, all is learned after some travel whatever
+the budget. The step is ``STEP`` over the curvature, logistic gradients are clipped at half of
+``R``. Steps follow the forecast as long as they gain what their time is worth (`effort.price`),
+within the announced time; batches are as small as that makes them and as the accountant leaves the
+noise as it is. A softmax may be clipped only if composition is all that is claimed; it nearly
+always pays (a third of the noise), so both kinds are forecast.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import Schedule, schedule
 
 INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
+LARGEST_INTERCEPT = 1.0  # of a regression with little to travel
 STEP = 1.5  # step size times smoothness; 2 is the contraction limit
 LEAST_STEPS = 20
 _SPREAD = 0.25  # of records' gradients around their mean, relative to the largest, squared
@@ -118,6 +120,7 @@ def suggest_plan(
     pace: Pace = ORDINARY,
     from_disk: bool = False,
     drawn_in: bool = False,
+    raise_intercept: bool = False,
 ) -> Plan:
     """The plan with the least predicted excess loss for a budget, from public facts alone.
 
@@ -147,6 +150,9 @@ def suggest_plan(
     drawn_in : bool
         Rows will be centred and ``data_norm`` is their usual length, as after a bought look:
         classes are then learned after less travel.
+    raise_intercept : bool
+        The loss's constant feature may be made larger, up to ``data_norm``, so that the mean of
+        targets in [-1, 1] is learned within a short travel (``plan.loss`` says how large).
 
     Returns
     -------
@@ -183,6 +189,8 @@ def suggest_plan(
         from_disk=from_disk,
         drawn_in=drawn_in,
     )
+    if raise_intercept and task.mu is not None:
+        loss = _with_intercept(task, loss)
     given = {
         "domain": Everywhere() if domain is None else domain,
         "regularization": regularization,
@@ -231,6 +239,20 @@ def _positive_schedule(step_size: Any) -> Schedule:
             f"step_size must be positive; found {step_size!r}. Leave it out to have it chosen."
         )
     return steps
+
+
+def _with_intercept(task: _Task, loss: Loss) -> Loss:
+    """The loss with a constant feature whose weight gets from 0 to either end of the targets.
+
+    All residuals being clipped, the score moves by ``slope_bound`` times the squared feature for
+    every unit of ``tau``. ``tau R**2`` does not depend on it.
+    """
+    travel = task.filled * _travel(task, loss, None) * loss.augmented_norm(task.data_norm) ** 2
+    share = 1 / (loss.slope_bound * travel)  # of the constant feature in R, squared
+    needed = math.sqrt(share / (1 - share)) if share < 1 else math.inf
+    largest = LARGEST_INTERCEPT * task.data_norm
+    intercept = max(min(needed * task.data_norm, largest), loss.intercept)
+    return dataclasses.replace(loss, intercept=intercept)
 
 
 def _kinds(

@@ -122,6 +122,7 @@ class PrivateLinearRegression(PrivateLinearRegressor):
     'huber'
     """
 
+    _mean_counts: ClassVar[bool] = True
     residual_clip: float = 0.25
 
     def _loss(self) -> Loss:
