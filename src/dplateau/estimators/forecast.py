@@ -134,3 +134,16 @@ def unlearned(loss: Loss, t: float) -> float:
     As ``d/dt excess <= -2 (excess / reach)**2`` along the way, from what there was at the start.
     """
     return 1 / (1 / loss.start + 2 * t / loss.reach**2)
+
+
+def at_stake(loss: Loss) -> float:
+    """What there is to learn that time is weighed against.
+
+    A class is right or wrong; regression is judged by its loss itself, to the last percent.
+    """
+    return loss.stake if loss.labels else loss.stake / 4
+
+
+def curvature_at_start(loss: Loss, norm: float) -> float:
+    """Largest curvature at the weights 0: where steps need not contract, this sets their size."""
+    return loss.curvature * norm**2 if loss.outputs == 1 else norm**2 / loss.outputs

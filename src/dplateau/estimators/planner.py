@@ -47,7 +47,14 @@ from dplateau.estimators.effort import (
     price,
     sizes,
 )
-from dplateau.estimators.forecast import best_travel, excess, predicted_excess, unlearned
+from dplateau.estimators.forecast import (
+    at_stake,
+    best_travel,
+    curvature_at_start,
+    excess,
+    predicted_excess,
+    unlearned,
+)
 from dplateau.plan.batches import REPLACE_ONE, Batches, FullBatch, relation_name
 from dplateau.plan.checks import largest_step
 from dplateau.plan.domains import Domain, Everywhere
@@ -359,7 +366,7 @@ def _choice(
     forecast = excess(loss, norm, task.weights(loss), eta.largest(1), walk, variance, task.filled)
     late = max(taken / task.seconds - 1, 0.0)  # what is given may leave no way to be in time
     cost = late + price(taken, task.likely) / (1e3 if task.granted else 1.0)
-    return forecast + _at_stake(loss) * cost, batches, eta, steps, noise
+    return forecast + at_stake(loss) * cost, batches, eta, steps, noise
 
 
 def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
@@ -383,7 +390,7 @@ def _step_and_steps(
 ) -> tuple[Schedule, float]:
     """Step size and number of steps whose product is ``tau``, as far as neither is given."""
     norm, batches = loss.augmented_norm(task.data_norm), given["batches"]
-    curvature = loss.curvature * norm**2 if hidden else _curvature_at_start(loss, norm)
+    curvature = loss.curvature * norm**2 if hidden else curvature_at_start(loss, norm)
     longest = STEP / (curvature + non_negative("regularization", alpha))
     if hidden:
         longest = min(longest, largest_step(batches, task.records, curvature, alpha))
@@ -412,19 +419,11 @@ def _worth(task: _Task, loss: Loss, batches: Batches, eta: float) -> int:
         more = unlearned(loss, travel * steps) - unlearned(loss, travel * steps * math.e)
         taken = second * steps
         extra = price(taken * math.e, task.likely) - price(taken, task.likely)
-        return more - _at_stake(loss) * extra
+        return more - at_stake(loss) * extra
 
     if gain(1.0) <= 0:
         return 1
     return room if gain(room) >= 0 else math.floor(brentq(gain, 1.0, room, rtol=1e-3))
-
-
-def _at_stake(loss: Loss) -> float:
-    """What there is to learn that time is weighed against.
-
-    A class is right or wrong; regression is judged by its loss itself, to the last percent.
-    """
-    return loss.stake if loss.labels else loss.stake / 4
 
 
 def _calibrated(plan: Plan, epsilon: float, delta: float) -> Plan:
@@ -445,11 +444,6 @@ def _calibrated(plan: Plan, epsilon: float, delta: float) -> Plan:
             if composition(chosen).epsilon(delta) <= epsilon:
                 return chosen
     return calibrate(plan, epsilon, delta)
-
-
-def _curvature_at_start(loss: Loss, norm: float) -> float:
-    """Largest curvature at the weights 0: where steps need not contract, this sets their size."""
-    return loss.curvature * norm**2 if loss.outputs == 1 else norm**2 / loss.outputs
 
 
 __all__ = ["best_travel", "predicted_excess", "suggest_plan"]
