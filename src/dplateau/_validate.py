@@ -53,5 +53,10 @@ def probability(name: str, value: object, *, closed: bool = False, way_out: str 
     return number
 
 
+def is_sign(value: object) -> bool:
+    """Whether it is 1, -1 or 0, as a number of any kind."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and value in (-1, 0, 1)
+
+
 def _spaced(text: str) -> str:
     return f" {text}" if text else ""

@@ -6,12 +6,12 @@ That a weight is never negative, or never positive, is a convex constraint: a do
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from dplateau._validate import is_sign
 from dplateau.errors import DataError, PlanError
 
 _ALLOWED = "1 (only raises), -1 (only lowers) or 0 (not known)"
@@ -38,7 +38,7 @@ def check_directions(monotonic_cst: Any) -> None:
         )
     stated = monotonic_cst.values() if isinstance(monotonic_cst, Mapping) else monotonic_cst
     for each in stated:
-        if isinstance(each, bool) or not isinstance(each, numbers.Real) or each not in (-1, 0, 1):
+        if not is_sign(each):
             raise PlanError(
                 f"monotonic_cst must hold {_ALLOWED} for a feature; found {each!r:.40}."
             )

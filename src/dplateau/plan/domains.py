@@ -7,7 +7,6 @@ step freely. The *diameter* is what the accountant needs; ``Everywhere`` has non
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau._validate import as_number, positive
+from dplateau._validate import as_number, is_sign, positive
 from dplateau.errors import PlanError
 from dplateau.plan.parts import Part
 
@@ -255,7 +254,7 @@ class Orthant(Domain):
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
             raise PlanError(f"Orthant signs must be a list of 1, -1 and 0; found {given!r:.40}.")
         signs = tuple(given)
-        unknown = [sign for sign in signs if not _is_sign(sign)]
+        unknown = [sign for sign in signs if not is_sign(sign)]
         if unknown:
             raise PlanError(
                 f"Orthant signs must each be 1 (never negative), -1 (never positive) or 0 (free); "
@@ -309,10 +308,6 @@ class Orthant(Domain):
                 f"Orthant has {len(self.signs)} signs, and there are {weights} weights. Give at "
                 "most one sign for every weight."
             )
-
-
-def _is_sign(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and value in (-1, 0, 1)
 
 
 def _sum_of_squares(weights: Vector) -> float:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau._validate import whole
+from dplateau._validate import is_sign, whole
 from dplateau.errors import PlanError
 from dplateau.tables.cells import (
     as_label,
@@ -63,7 +63,7 @@ class Column:
         self._check_direction("monotonic", self.monotonic)
 
     def _check_direction(self, what: str, direction: Any) -> None:
-        if isinstance(direction, bool) or direction not in (-1, 0, 1):
+        if not is_sign(direction):
             raise PlanError(
                 f"{what} of column {self.name!r} must be 1 (larger values only raise what is "
                 f"predicted), -1 (they only lower it) or 0 (not known); found {direction!r:.40}."

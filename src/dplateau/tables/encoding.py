@@ -137,16 +137,18 @@ class PublicTableEncoder(TransformerMixin, BaseEstimator):
         """How rows are scaled, from the schema alone: ``"unit"`` or ``"bound"``."""
         if self.rows not in ("auto", "unit", "bound"):
             raise PlanError(f"rows must be 'auto', 'unit' or 'bound'; found {self.rows!r}.")
-        if self.rows == "unit" and any(self.signs):
+        columns = self.columns
+        directed = any(any(column.known_signs) for column in columns if column.monotonic)
+        if self.rows == "unit" and directed:
             raise PlanError(
                 "rows='unit' scales each row by itself, so a column's direction (monotonic) would "
                 "not be that of what is predicted. Leave rows out."
             )
         if self.rows != "auto":
             return self.rows
-        if any(self.signs):
+        if directed:
             return "bound"
-        constant = [column.constant_norm for column in self.columns]
+        constant = [column.constant_norm for column in columns]
         return "unit" if 2 * sum(constant) > len(constant) else "bound"
 
     @property

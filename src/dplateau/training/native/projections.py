@@ -68,7 +68,8 @@ def project(
         for j in range(signs.size):
             if signs[j] * weights[start + j] < 0.0:
                 weights[start + j] = 0.0
-        _shrink_to_ball(weights, start, stop, lower)
+        if lower < math.inf:
+            _shrink_to_ball(weights, start, stop, lower)
     elif domain == BOX:
         for j in range(start, stop):
             weights[j] = min(max(weights[j], lower), upper)
