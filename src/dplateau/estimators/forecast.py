@@ -10,7 +10,11 @@ from dplateau.errors import PlanError
 from dplateau.plan.loss import Loss
 from dplateau.plan.plan import Plan
 
-VIEW = 0.1  # of what there is to learn: noise that a long view, or a regression, puts up with
+VIEW = 0.1  # of what there is to learn: noise that a long view puts up with
+BORNE = 0.07  # of what there may be to learn: noise that a regression puts up with
+FAINT = 1 / 3  # residual clips: half of it only where a released mean would have that much noise
+MEAN_SHARE = 0.9  # the constant feature's in R**2 where little but the targets' mean can be learned
+MEANS = 1 / 3  # squared, if the mean of targets in [-1, 1] may lie anywhere alike
 FEW = 0.5  # share of the reach that is worth going for where records are few
 ENOUGH = 600.0  # n mu R / Delta per class from which on all of it is
 MANY_WEIGHTS = 1000  # features that many separate classes as a rule; with fewer the view shortens
@@ -64,11 +68,13 @@ def best_travel(
     privacy: float,
     *,
     drawn_in: bool = False,
+    mean_first: bool = False,
 ) -> float:
     """``tau``: step size times steps, by the planner's rule.
 
     ``privacy`` is ``n mu``; ``norm`` the bound on augmented feature rows; ``drawn_in`` says whether
-    a look has centred them and cut the bound to their usual length.
+    a look has centred them and cut the bound to their usual length; ``mean_first`` whether the
+    constant feature grows where the mean of the targets is all that can be learned.
     """
     noise = (sensitivity / (privacy * norm)) ** 2  # per unit of t = tau R**2
     known = _known(loss, noise)
@@ -87,6 +93,7 @@ def best_travel(
             lambda t: loss.curvature * noise * t * (start + gain * t) ** 2 - gain, 0.0, walking
         )
         t = max(walking, _bearable(loss, weights, noise))
+        t = max(t, _mean_learned(loss, noise)) if mean_first else t
     else:
         t = min(walking, math.sqrt(4 / (gain * weights * noise)), key=total)
     if drawn_in and loss.labels:
@@ -95,17 +102,36 @@ def best_travel(
 
 
 def _bearable(loss: Loss, weights: int, noise: float) -> float:
-    """``tau R**2`` at which noise in all directions costs `VIEW` of what a regression can learn.
+    """``tau R**2`` at which noise in all directions costs `BORNE` of what a regression can learn.
 
     That is ``start`` if a few directions carry all of it, and ``reach**2 / (2 d)`` if weights of
     that length are spread over ``d`` that bend the loss alike; their geometric mean is taken. Where
-    budgets are large what is left to learn ends the travel, as in every forecast.
+    the mean itself is hard to tell less is borne, so that slopes add no more noise than it has;
+    where budgets are large what is left to learn ends the travel, as in every forecast.
     """
     spread = max(weights, FEW_WEIGHTS)
     stake = math.sqrt(loss.start * loss.reach**2 / (2 * spread))
-    bearable = 4 * VIEW * stake / (spread * noise)
+    told = 1 / (1 + _released_mean(loss, noise) / (FAINT * loss.slope_bound) ** 2)
+    bearable = 4 * BORNE * told * stake / (spread * noise)
     settled = loss.reach * math.sqrt(2 / (weights * noise))
     return 1 / math.hypot(1 / bearable, 1 / settled)
+
+
+def _released_mean(loss: Loss, noise: float) -> float:
+    """Variance of a mean of targets in [-1, 1] that spends the whole budget."""
+    return noise / loss.slope_bound**2
+
+
+def _mean_learned(loss: Loss, noise: float) -> float:
+    """``tau R**2`` after which the targets' mean is learned as well as if it were all there is.
+
+    All residuals being clipped, the constant's score moves by ``slope_bound`` times its share of
+    ``R**2`` for a unit of travel: to either end of [-1, 1] here. The noise of all scores is then at
+    most ``1 / MEAN_SHARE**2`` times that of a released mean. Where even that noise is larger than
+    means are, the part of the way is gone that a released mean would best be shrunk to.
+    """
+    kept = MEANS / (MEANS + _released_mean(loss, noise))
+    return kept / (loss.slope_bound * MEAN_SHARE)
 
 
 def _all_learned(loss: Loss, weights: int) -> float:

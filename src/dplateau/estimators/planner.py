@@ -10,8 +10,9 @@ the number of weights and ``tau`` for step size times steps. Starting at 0,
 * noise adds at most ``min(kappa (tau R)**2 / 2, d tau / 4) * (Delta / (n mu))**2``: in flat
   directions it adds up as a random walk, in curved ones it settles, whatever the step size.
 
-``tau`` minimises the sum; in regression on means it is such that noise costs `forecast.VIEW` of
-what there may be to learn, and the constant feature is large enough for ``tau``. In classification
+``tau`` minimises the sum; in regression on means it is such that noise costs `forecast.BORNE` of
+what there may be to learn, and no less than the mean alone takes, for which the constant feature is
+made large enough. In classification
 the curvature falls as scores grow, and with it what noise costs: with a large budget ``tau`` is
 such that noise would cost `forecast.VIEW` of what there is to learn at the curvature of the start;
 where rows are centred and drawn in to their usual length, all is learned after some travel whatever
@@ -48,6 +49,7 @@ from dplateau.estimators.effort import (
     sizes,
 )
 from dplateau.estimators.forecast import (
+    MEAN_SHARE,
     at_stake,
     best_travel,
     curvature_at_start,
@@ -63,16 +65,10 @@ from dplateau.plan.plan import Plan
 from dplateau.plan.schedules import Schedule, schedule
 
 INTERCEPT = 0.25  # the constant feature's value, in units of data_norm
-LARGEST_INTERCEPT = 1.0  # of a regression with little to travel
 STEP = 1.5  # step size times smoothness; 2 is the contraction limit
 LEAST_STEPS = 20
 _SPREAD = 0.25  # of records' gradients around their mean, relative to the largest, squared
-_MORE = (
-    1.0,
-    1.0005,
-    1.003,
-    1.01,
-)  # noise, where composition of hidden plans asks for a little more
+_MORE = (1.0, 1.0005, 1.003, 1.01)  # noise, where hidden plans ask for a little more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +86,7 @@ class _Task:
     granted: bool  # whether time was given, and costs nothing
     from_disk: bool
     drawn_in: bool  # rows are centred and as long as data_norm, as a rule
+    mean_first: bool  # the constant feature may grow for the mean of the targets
 
     @property
     def hit(self) -> float:
@@ -158,8 +155,8 @@ def suggest_plan(
         Rows will be centred and ``data_norm`` is their usual length, as after a bought look:
         classes are then learned after less travel.
     raise_intercept : bool
-        The loss's constant feature may be made larger, up to ``data_norm``, so that the mean of
-        targets in [-1, 1] is learned within a short travel (``plan.loss`` says how large).
+        The loss's constant feature may be made larger, up to three times ``data_norm``, so that
+        the mean of targets in [-1, 1] is learned first (``plan.loss`` says how large).
 
     Returns
     -------
@@ -195,8 +192,9 @@ def suggest_plan(
         granted=seconds is not None,
         from_disk=from_disk,
         drawn_in=drawn_in,
+        mean_first=raise_intercept and epsilon is not None,
     )
-    if raise_intercept and task.mu is not None:
+    if task.mean_first:
         loss = _with_intercept(task, loss)
     given = {
         "domain": Everywhere() if domain is None else domain,
@@ -255,10 +253,8 @@ def _with_intercept(task: _Task, loss: Loss) -> Loss:
     every unit of ``tau``. ``tau R**2`` does not depend on it.
     """
     travel = task.filled * _travel(task, loss, None) * loss.augmented_norm(task.data_norm) ** 2
-    share = 1 / (loss.slope_bound * travel)  # of the constant feature in R, squared
-    needed = math.sqrt(share / (1 - share)) if share < 1 else math.inf
-    largest = LARGEST_INTERCEPT * task.data_norm
-    intercept = max(min(needed * task.data_norm, largest), loss.intercept)
+    share = min(1 / (loss.slope_bound * travel), MEAN_SHARE)  # of its square in R**2
+    intercept = max(math.sqrt(share / (1 - share)) * task.data_norm, loss.intercept)
     return dataclasses.replace(loss, intercept=intercept)
 
 
@@ -376,7 +372,8 @@ def _travel(task: _Task, loss: Loss, noise_multiplier: float | None) -> float:
     if task.mu is not None:
         privacy = task.likely * task.mu
         facts = (loss, task.hit * lipschitz, weights, norm, privacy)
-        return best_travel(*facts, drawn_in=task.drawn_in) / task.filled
+        tau = best_travel(*facts, drawn_in=task.drawn_in, mean_first=task.mean_first)
+        return tau / task.filled
     eta = STEP / (loss.curvature * norm**2)
     sigma = non_negative("noise_multiplier", noise_multiplier) * lipschitz / task.likely
     longest = _worth(task, loss, FullBatch(), eta) * eta
