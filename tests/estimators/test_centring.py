@@ -89,7 +89,8 @@ def test_many_rows_pay_no_more_than_a_clear_mean_takes():
     assert shares[2] == pytest.approx(0.05)
     assert unclear[2] < 0.02
     one = bought_centre("auto", 1, SIZES[1], "replace_one", budget)
-    assert one.noise()[1] <= 5e-4 * SIZES[1]  # the mean squared length is needed, too
+    # The mean squared length is needed, too. Rounding differs between processors.
+    assert one.noise()[1] <= 5e-4 * SIZES[1] * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
@@ -182,3 +183,34 @@ def test_rows_in_any_unit_are_clipped_alike(unit):
     other, same = private_centre(unit * X, 3.0 * unit, look, len(X), 7)
     np.testing.assert_array_equal(other, unit * centre)
     assert same == share
+
+
+def regression(**changes):
+    facts = {"epsilon": 1.0, "delta": 1e-6, "target_bounds": (-1, 1), "random_state": 1}
+    return dp.PrivateLinearRegression(**facts, **changes)
+
+
+def test_a_loose_bound_no_longer_ruins_a_regression():
+    """Ten times too long: by default it is found out and paid for, a bound that fits is kept."""
+    targets = np.clip(2 * X[:, 1] - 3 * X[:, 2] + 0.1 * RNG.standard_normal(4000), -1, 1)
+    own = X - SHARED  # nothing in common, of norm one
+    own /= np.linalg.norm(own, axis=1, keepdims=True)
+    fitting = regression(data_norm=1.0).fit(own, targets)
+    loose = regression(data_norm=11.0).fit(X, targets)
+    ruined = regression(data_norm=11.0, scaling="public").fit(X, targets)
+    assert loose.score(X, targets) > 0.85 > 0.5 > ruined.score(X, targets)
+    np.testing.assert_array_equal(fitting.scaling_, [[0.0, 1.0]] * 4)
+    assert fitting.score(own, targets) > 0.6
+    assert (loose.scaling_[:, 1] < 0.5).all()
+    for each in (fitting, loose):
+        assert each.certificate_.to_dict()["scaling"]["mu"] > 0
+        assert 0.99 < each.certificate_.epsilon <= 1.0
+        assert all(check.passed for check in each.certificate_.verify(each).checks)
+
+
+def test_few_records_of_a_regression_are_not_looked_at():
+    """A look that most probably finds nothing must cost next to nothing."""
+    for n, looks in ((500, False), (5_000, True)):
+        assert (regression(data_norm=1.0)._purchases(n, 10).scaling is not None) is looks
+        assert regression(data_norm=1.0, scaling="public")._purchases(n, 10).scaling is None
+    assert model(epsilon=1.0)._purchases(500, 10).scaling is not None  # in classification it pays

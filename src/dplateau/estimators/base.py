@@ -51,7 +51,6 @@ from dplateau.training.partitions import lies_elsewhere, refuse_elsewhere
 from dplateau.training.persons import by_person, row_weights
 from dplateau.training.run import release
 from dplateau.training.sandwich import private_sandwich
-from dplateau.training.scaling import ROOMY, SNUG
 from dplateau.training.sources import spool_parquet
 from dplateau.training.targets import Encoded, encode
 
@@ -257,7 +256,8 @@ class PrivateLinearModel(IntervalsMixin, PlannedModel):
                 return X
             self.scaling_ = centred(
                 *(X if far else Here(X, y, groups), self._norm(), look, records, self.random_state),
-                room=ROOMY if self._lengths_count else SNUG,
+                lengths_count=self._lengths_count,
+                only_loose=self._lengths_count and self.scaling == "auto",
                 sparse=sparse,
             )
             return mapped(X, self.scaling_)

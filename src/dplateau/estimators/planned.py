@@ -106,9 +106,9 @@ class PlannedModel(BaseEstimator):
         values lie ("standard"), and a linear map that makes features uncorrelated ("whiten").
         "auto" does where rows are many enough for the noise. With ``data_norm`` alone "standard"
         buys the mean of the rows and their usual distance from it, by which they are centred and
-        scaled; "auto" does in classification where rows are many enough, lie in memory, are not
-        weighed, and nothing else is stated in their scale (``radius``, ``alpha``, ``l1``,
-        ``learning_rate``). "public" leaves features as they are.
+        scaled; "auto" does where rows are many enough, lie in memory, are not weighed, and nothing
+        else is stated in their scale (``radius``, ``alpha``, ``l1``, ``learning_rate``), in
+        regression only if ``data_norm`` proves to be loose. "public" leaves features as they are.
     monotonic_cst : array-like of int or mapping, optional
         Directions that are publicly known, as in scikit-learn: for every feature 1 where a larger
         value can only raise what is predicted (the second class of two), -1 where it can only
@@ -357,7 +357,8 @@ class PlannedModel(BaseEstimator):
         paid = (self._relation, self._budget)
         look: Look | None
         if self.feature_bounds is None:
-            look = bought_centre(self.scaling, n_features, n_samples, *paid)
+            facts = (self.scaling, n_features, n_samples, *paid)
+            look = bought_centre(*facts, lengths_count=self._lengths_count)
         else:
             mixed = self.monotonic_cst is None
             look = bought_look(self.scaling, n_features, n_samples, *paid, may_whiten=mixed)
@@ -368,8 +369,8 @@ class PlannedModel(BaseEstimator):
         """Whether features may be scaled by what the records look like.
 
         Where a ``data_norm`` is all that is known, "auto" leaves features alone whenever something
-        else is stated in their scale, where they cannot be mapped in memory, where scores are to
-        have no constant term, which centring brings, and in regression.
+        else is stated in their scale, where they cannot be mapped in memory, and where scores are
+        to have no constant term, which centring brings.
         """
         if self._bought or self.scaling == "public":
             return False
@@ -377,8 +378,7 @@ class PlannedModel(BaseEstimator):
             return True
         stated = (self.radius, self.alpha, self.learning_rate, self.noise_multiplier)
         free = all(each is None for each in stated) and not self.l1 and self.steps != math.inf
-        free = free and self.fit_intercept and not self.intervals and not self._left_alone
-        return free and not self._lengths_count
+        return free and self.fit_intercept and not self.intervals and not self._left_alone
 
     def _batches(self, n_samples: int) -> Batches | None:
         if self.batches is None and self.batch_size is None:

@@ -20,7 +20,14 @@ from dplateau.accounting.spending import PrivacyBudget
 from dplateau.errors import DataError, PlanError
 from dplateau.training.asking import Asked
 from dplateau.training.cluster import ClusterTeam
-from dplateau.training.scaling import SNUG, WIDTH, private_bounds, private_centre, whitening
+from dplateau.training.scaling import (
+    ROOMY,
+    SNUG,
+    WIDTH,
+    private_bounds,
+    private_centre,
+    whitening,
+)
 from dplateau.training.scratch import ScratchArray, check_room, memory_left, scratch_directory
 from dplateau.training.sources import mapped_bytes, mapped_file, release_pages
 
@@ -41,6 +48,8 @@ UNCENTRED = (
 _UNCLEAR = 0.2  # noise on the mean squared length up to which rows are centred
 _CLEAR, _FINE = 0.02, 5e-4  # noise on the mean and on that below which nothing is gained
 _LEAST = 0.05  # of the budget's Gaussian privacy, however many records there are
+_WARY = 4.0  # times as many records, where a look serves only to find that a bound is loose
+_LOOSE = 0.5  # of the bound: rows that need no more of it are stretched, where lengths count
 
 
 def bought_mu(
@@ -78,13 +87,20 @@ def _share(scaling: str, budget: PrivacyBudget) -> float:
 
 
 def bought_centre(
-    scaling: str, features: int, records: int, relation: str, budget: PrivacyBudget
+    scaling: str,
+    features: int,
+    records: int,
+    relation: str,
+    budget: PrivacyBudget,
+    *,
+    lengths_count: bool = False,
 ) -> Centre | None:
     """The look at rows of which only ``data_norm`` is known: their mean and usual length.
 
     "auto" looks where noise is small against the number of records: no longer than the longest row
-    on the mean, and `_UNCLEAR` on the mean squared length. Where records are so many that a smaller
-    share buys a mean that is clear enough, no more is spent.
+    on the mean, and `_UNCLEAR` on the mean squared length; a quarter of that where rows are mapped
+    only if ``data_norm`` turns out to be loose. Where records are so many that a smaller share buys
+    a mean that is clear enough, no more is spent.
 
     Examples
     --------
@@ -103,7 +119,8 @@ def bought_centre(
     if mu == 0:
         return None
     _, noise = Centre(mu, relation).noise()
-    if scaling == "auto" and noise * max(math.sqrt(features), 1 / _UNCLEAR) > records:
+    wanted = noise * max(math.sqrt(features), 1 / _UNCLEAR) * (_WARY if lengths_count else 1.0)
+    if scaling == "auto" and wanted > records:
         return None
     needed = noise * max(math.sqrt(features) / _CLEAR, 1 / _FINE) / max(records, 1)
     return Centre(mu * min(max(needed, _LEAST / SHARE), 1.0), relation)
@@ -246,10 +263,18 @@ def centred(
     records: int,
     seed: Any,
     *,
-    room: float = SNUG,
+    lengths_count: bool = False,
+    only_loose: bool = False,
     sparse: bool = False,
 ) -> Array:
-    """What rows without bounds are mapped by: centred, and stretched so that ``data_norm`` fits."""
+    """What rows without bounds are mapped by: centred, and stretched so that ``data_norm`` fits.
+
+    Cutting long rows off bends what a regression learns: there they get more room, and with
+    ``only_loose`` rows that need most of ``data_norm`` are left as they are.
+    """
     assert isinstance(look, Centre)
+    room = ROOMY if lengths_count else SNUG
     centre, share = private_centre(seen, data_norm, look, records, seed, room, sparse)
+    if only_loose and share > _LOOSE:
+        centre, share = np.zeros_like(centre), 1.0
     return np.column_stack([centre, np.full(len(centre), share)])
