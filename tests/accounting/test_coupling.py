@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dplateau as dp
+from dplateau.accounting.bounds import pursuit
 from dplateau.accounting.bounds.coupling import _played, turns_of
 from dplateau.accounting.bounds.pursuit import Game, Losses, Rules, chord_factors
 from dplateau.accounting.privacy_loss.conversions import gdp_delta
@@ -174,6 +175,32 @@ def test_turns_of_many_steps_cost_a_little_more() -> None:
     )
     one, two = (_played(turns, 8.7, DELTA)[0].epsilon(DELTA) for turns in (fine, coarse))
     assert one < two < 1.25 * one
+
+
+@pytest.mark.parametrize(
+    "asked", [plan(0.1, 10), plan(0.03, 5), cyclic(0.8, 9.0, 4), cyclic(0.3, 3.0, 10)]
+)
+def test_pulls_that_nobody_wants_are_not_missed(monkeypatch, asked: dp.Plan) -> None:
+    """Offering fewer pulls never costs less, and those left out are worth next to nothing."""
+    turns, scale = turns_of(asked), min(dp.account(asked).bounds(DELTA).values())
+    fewer = _played.__wrapped__(turns, scale, DELTA)[0]
+    monkeypatch.setattr(pursuit, "_IDLE", 0.0)
+    every = _played.__wrapped__(turns, scale, DELTA)[0]
+    assert every.epsilon(DELTA) * (1 - 1e-9) <= fewer.epsilon(DELTA)
+    assert fewer.epsilon(DELTA) <= every.epsilon(DELTA) * (1 + 1e-5)
+
+
+def test_a_largest_pull_goes_when_it_is_idle() -> None:
+    """Those who are far from the end of the run have time to meet by chance."""
+    game = Game(Rules(4.0, 0.1, 0.1), Losses(-2.0, 0.04, 61), np.array([0.0, 0.2]), 16, _shifted)
+    offered = []
+    for _ in range(60):
+        game.turn()
+        offered.append(len(game.apart))
+    assert offered[0] == 2
+    assert offered[-1] == 1
+    assert np.all(np.diff(offered) <= 0)
+    assert np.all(game.from_anywhere() <= 1)
 
 
 # -- adversarial --------------------------------------------------------------------------------
