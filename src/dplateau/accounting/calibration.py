@@ -23,6 +23,7 @@ _CLOSE = 8e-4  # relative width of the final bracket; a thousandth less must fai
 _NOISIEST = 1e15
 _NEAR = 0.5  # of the logarithm of epsilon over the target: whose bound leads there may lead at it
 _CLIFF = 30.0  # of the same: no line leads from such an epsilon to the target
+_STRIDE = 0.3  # of the logarithm of the argument: the least first step where nothing is known
 _SECANTS = 3  # probes in a row, after which the bracket should be half as wide
 
 
@@ -269,7 +270,7 @@ class _Costs:
 
 def _least(costs: _Costs, most: float) -> float | None:
     """The least argument at which a decreasing cost is at most the target, to `_CLOSE`."""
-    start, stride = 1.0, 0.3
+    start, stride = 1.0, _STRIDE
     while True:
         ends = _bracketed(costs.excess, start, most, stride)
         if ends is None:
@@ -287,7 +288,7 @@ def _least(costs: _Costs, most: float) -> float | None:
 
 
 def _bracketed(
-    excess: Callable[[float], float], start: float, most: float, stride: float
+    excess: Callable[[float], float], start: float, most: float, stride: float = _STRIDE
 ) -> tuple[float, float] | None:
     """An argument that costs too much and one that does not; 0 and that one where all do not.
 
