@@ -22,8 +22,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 _REACH = 7.6  # noise deviations; what lies beyond is counted as a certain loss
 _BEYOND = 1e-13  # its chance, and more
 _UP = 1 + 1e-11  # far above the rounding of a step
-_IDLE = 1e-3  # share of all states: a largest pull that is wanted in fewer is not offered any more
-_LOST = 0.1  # states that are worth more than this do not count
+_IDLE = 5e-4  # share of all states: a largest pull that is wanted in fewer is not offered any more
+_LOST = 0.4  # states that are worth more than this do not count
 _PANEL = 0.25  # widest panel of a quadrature in noise deviations
 
 
