@@ -94,3 +94,14 @@ def test_by_a_certificate(more, asked):
     asked.clear()
     assert certificate.examine().holds  # writes the whole record again
     assert once(asked)
+
+
+def test_once_one_bound_is_small_enough_the_others_are_left_alone(asked):
+    guarantee = dp.account(plan_of("full"))
+    bounds = guarantee._bounds
+    chosen, epsilon = guarantee.least_of(bounds, DELTA, enough=np.inf)
+    answers = [guarantee._answer(name, DELTA)[1] for name, *_ in list(asked)]
+    assert np.isfinite(answers).sum() == 1  # those that have nothing to say may have been asked
+    every = guarantee.bounds(DELTA)
+    assert epsilon == every[chosen.name] >= min(every.values())
+    assert guarantee.least_of(bounds, DELTA)[1] == min(every.values())

@@ -121,6 +121,33 @@ def test_few_questions_are_asked(solve_for: str, start: float) -> None:
     assert len(asked) <= MOST_QUESTIONS
 
 
+def test_a_bound_that_takes_the_lead_late_is_looked_at_nearby() -> None:
+    """Forgetting leads from afar, coupling at the target: its search starts where that ended."""
+    asked: list[float] = []
+    endless = dp.Plan(
+        records=60_000,
+        batches=dp.Cyclic(600),
+        iterations=math.inf,
+        step_size=2.0,
+        noise_multiplier=13.0,
+        lipschitz=1.0,
+        smoothness=0.25,
+        domain=dp.L2Ball(1.0),
+        neighboring_relation="replace_one",
+    )
+
+    def progress(plan: dp.Plan, epsilon: float) -> None:
+        asked.append(plan.noise_multiplier.largest(1))
+
+    found = dp.calibrate(endless, epsilon=1.0, delta=1e-6, progress=progress)
+    noise = found.noise_multiplier.largest(1)
+    assert dp.account(found).at(1e-6).bound == "coupling"
+    assert dp.account(found.replace(noise_multiplier=noise * 0.999)).epsilon(1e-6) > 1.0
+    late = asked[-4:]
+    assert all(abs(each / noise - 1) < 0.05 for each in late), asked
+    assert len(asked) <= 12
+
+
 def test_the_most_iterations_are_the_most() -> None:
     found = dp.calibrate(
         plan("full").replace(noise_multiplier=100.0, domain=dp.Everywhere()),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import dplateau as dp
-from dplateau.accounting.bounds.coupling import _played, turns_of
+from dplateau.accounting.bounds import pursuit
+from dplateau.accounting.bounds.coupling import _played, _scale, turns_of
 from dplateau.accounting.bounds.pursuit import Game, Losses, Rules, chord_factors
 from dplateau.accounting.privacy_loss.conversions import gdp_delta
 from dplateau.accounting.privacy_loss.tabulated import Tabulated, gdp_deltas
@@ -174,6 +175,38 @@ def test_turns_of_many_steps_cost_a_little_more() -> None:
     )
     one, two = (_played(turns, 8.7, DELTA)[0].epsilon(DELTA) for turns in (fine, coarse))
     assert one < two < 1.25 * one
+
+
+@pytest.mark.parametrize(
+    ("asked", "delta"),
+    [
+        (plan(0.1, 10), DELTA),
+        (plan(0.03, 5), 1e-8),
+        (plan(0.0115, 25.8), 1.25e-3),  # large deltas look at states that are nearly lost
+        (cyclic(0.8, 9.0, 4), DELTA),
+        (cyclic(0.12, 13.7, 50), 4e-4),
+    ],
+)
+def test_pulls_that_nobody_wants_are_not_missed(monkeypatch, asked: dp.Plan, delta: float) -> None:
+    """Those who are offered fewer pulls in the end pay no more than those who have them all."""
+    turns, scale = turns_of(asked), _scale(asked, delta)
+    fewer = _played.__wrapped__(turns, scale, delta)[0].epsilon(delta)
+    monkeypatch.setattr(pursuit, "_IDLE", 0.0)
+    every = _played.__wrapped__(turns, scale, delta)[0].epsilon(delta)
+    assert fewer == pytest.approx(every, rel=1e-6)
+
+
+def test_a_largest_pull_goes_when_it_is_idle() -> None:
+    """Those who are far from the end of the run have time to meet by chance."""
+    game = Game(Rules(4.0, 0.1, 0.1), Losses(-2.0, 0.04, 61), np.array([0.0, 0.2]), 16, _shifted)
+    offered = []
+    for _ in range(60):
+        game.turn()
+        offered.append(len(game.apart))
+    assert offered[0] == 2
+    assert offered[-1] == 1
+    assert np.all(np.diff(offered) <= 0)
+    assert np.all(game.from_anywhere() <= 1)
 
 
 # -- adversarial --------------------------------------------------------------------------------

@@ -135,6 +135,18 @@ def test_verify_agrees_with_account_on_random_plans(seed):
     assert "lower_bound" not in guarantee
 
 
+def test_no_bound_is_listed_below_the_one_that_is_claimed():
+    """Here two of them tie, and rounding is counted for both."""
+    plan = some_plan(iterations=5, domain=dp.Everywhere(), batches=dp.FullBatch())
+    plain = dp.account(plan).bounds(DELTA)
+    certificate = certificate_of(plan)
+    listed = certificate.to_dict()["guarantee"]["bounds"]
+    assert listed.keys() == plain.keys() >= {"composition", "shift"}
+    assert all(certificate.epsilon <= claims.number(value) for value in listed.values())
+    assert all(plain[name] < claims.number(value) for name, value in listed.items())
+    assert listed == pytest.approx(plain, rel=1e-5)
+
+
 def test_a_lower_bound_is_stated_where_it_is_asked_for():
     run = Run(some_plan(iterations=5, domain=dp.Everywhere()), np.zeros(2), iterations_run=5)
     certificate = Certificate.of(run, DELTA, with_lower_bound=True)

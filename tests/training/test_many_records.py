@@ -309,10 +309,31 @@ def test_a_long_sum_gives_pages_back_on_its_way(tmp_path, monkeypatch, rows):
     team = plain.PlainTeam(data.load(plan, plan.loss, X, np.arange(6000) % 2))
     expected = team.sum(np.ones(3), rows)
     monkeypatch.setattr(plain, "_READY_BYTES", 0)
-    monkeypatch.setattr(plain, "_HELD_BYTES", 2 * BLOCK * 24)
-    monkeypatch.setattr(plain, "_FAULT_BYTES", 1)
+    monkeypatch.setattr(plain, "HELD_BYTES", 2 * BLOCK * 24)
     given = []
     monkeypatch.setattr(plain, "release_pages", given.append)
     team = plain.PlainTeam(team.records)
     assert np.array_equal(team.sum(np.ones(3), rows), expected)
     assert len(given) == 3  # six blocks, two at a time
+
+
+def test_scattered_rows_of_a_large_map_give_pages_back_on_the_way(tmp_path, monkeypatch):
+    """However much of the file came with each of them."""
+    from dplateau.training import sources
+
+    values = np.random.default_rng(0).normal(size=(500, 3))
+    values.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", dtype=np.float64, mode="r", shape=(500, 3))
+    given = []
+    monkeypatch.setattr(sources, "release_pages", given.append)
+    asks = np.arange(499, 0, -3)
+    assert np.array_equal(sources.rows_at(mapped, asks), values[asks])
+    assert given == []  # it is small
+    monkeypatch.setattr(sources, "HELD_BYTES", 1000)
+    monkeypatch.setattr(sources, "FAULT_BYTES", 20)
+    assert np.array_equal(sources.rows_at(mapped, asks), values[asks])
+    assert len(given) == 4  # 167 rows, fifty at a time
+    assert np.array_equal(sources.rows_at(mapped, slice(3, 9)), values[3:9])
+    assert np.array_equal(sources.rows_at(values, asks), values[asks])
+    assert sources.rows_at(mapped, asks[:0]).shape == (0, 3)
+    assert len(given) == 4

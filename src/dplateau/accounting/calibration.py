@@ -23,6 +23,7 @@ _CLOSE = 8e-4  # relative width of the final bracket; a thousandth less must fai
 _NOISIEST = 1e15
 _NEAR = 0.5  # of the logarithm of epsilon over the target: whose bound leads there may lead at it
 _CLIFF = 30.0  # of the same: no line leads from such an epsilon to the target
+_STRIDE = 0.3  # of the logarithm of the argument: the least first step where nothing is known
 _SECANTS = 3  # probes in a row, after which the bracket should be half as wide
 
 
@@ -259,7 +260,9 @@ class _Costs:
         bounds = [bound for bound in applicable(guarantee.plan) if self._asked(bound)]
         if leading is not None:
             bounds = [bound for bound in bounds if bound.name == leading]
-        chosen, epsilon = guarantee.least_of(bounds, self._delta)
+        # So far below the target it does not matter whether another bound is smaller still.
+        enough = self._target * math.exp(-_NEAR)
+        chosen, epsilon = guarantee.least_of(bounds, self._delta, enough)
         if math.isinf(epsilon):
             return None, self._otherwise
         return None if chosen is None else chosen.name, epsilon
@@ -267,9 +270,9 @@ class _Costs:
 
 def _least(costs: _Costs, most: float) -> float | None:
     """The least argument at which a decreasing cost is at most the target, to `_CLOSE`."""
-    start = 1.0
+    start, stride = 1.0, _STRIDE
     while True:
-        ends = _bracketed(costs.excess, start, most)
+        ends = _bracketed(costs.excess, start, most, stride)
         if ends is None:
             return None
         bad, good = ends
@@ -279,14 +282,19 @@ def _least(costs: _Costs, most: float) -> float | None:
         bracket.narrow(lambda bad, good: good <= bad * (1 + _CLOSE), math.exp, _CLOSE)
         if costs.settled(bracket.bad):
             return bracket.good
-        start = bracket.bad
+        start = bracket.bad  # the bound that leads now meets the target there: by how much tells
+        # how far to go, even if its cost is flat.
+        stride = min(max(5 * abs(costs.excess(start)), _CLOSE), stride)
 
 
 def _bracketed(
-    excess: Callable[[float], float], start: float, most: float
+    excess: Callable[[float], float], start: float, most: float, stride: float = _STRIDE
 ) -> tuple[float, float] | None:
-    """An argument that costs too much and one that does not; 0 and that one where all do not."""
-    bad, good, stride = 0.0, start, 0.3
+    """An argument that costs too much and one that does not; 0 and that one where all do not.
+
+    ``stride`` is the least logarithm of a first step; later ones grow.
+    """
+    bad, good = 0.0, start
     while excess(good) > 0:
         step = max(excess(good), stride)
         if bad and excess(good) < 0.5 * excess(bad):  # it falls: a little further than the slope

@@ -150,11 +150,14 @@ class Guarantee:
         assert chosen is not None
         return chosen, epsilon
 
-    def least_of(self, bounds: Sequence[Bound], delta: float) -> tuple[Chosen | None, float]:
+    def least_of(
+        self, bounds: Sequence[Bound], delta: float, enough: float = 0.0
+    ) -> tuple[Chosen | None, float]:
         """The least of some of the bounds that apply, with its epsilon; None if they have none.
 
         The bound that promises least is looked at closer, and worked out if it still does; what
-        can only be larger than one already worked out is left alone.
+        can only be larger than one already worked out is left alone, and so is everything else
+        once one is below ``enough``.
         """
         best, found = math.inf, dict[str, Chosen]()
         floors = [bound.floor(self.plan, delta) for bound in bounds]
@@ -165,6 +168,8 @@ class Guarantee:
             floor, place, closely = least
             bound = bounds[place]
             if math.isinf(floor) or (found and not floor < best):  # nor do the others
+                break
+            if best < enough:
                 break
             if not closely:
                 closer = max(floor, bound.outlook(self.plan, delta, found))

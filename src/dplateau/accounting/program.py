@@ -48,10 +48,15 @@ class ProgramGuarantee(Guarantee):
         return chosen, self.charge.claimed(epsilon, delta)
 
     def bounds(self, delta: float) -> dict[str, float]:
-        """The bound that is claimed, and what the others say of the plan itself."""
+        """Every bound with what rounding adds, so that none of them is below the one claimed.
+
+        What is too large to be claimed of a program is said of the plan itself.
+        """
         found = self.ideal.bounds(self.charge.ideal_delta(check_delta(delta)))
+        raised = {name: self.charge.claimed(value, delta) for name, value in found.items()}
         chosen, epsilon = self.winner(delta)
-        return {**found, chosen.name: epsilon}
+        said = {name: found[name] if math.isinf(more) else more for name, more in raised.items()}
+        return {**said, chosen.name: epsilon}
 
     def delta(self, epsilon: float) -> float:
         """The least delta that is proved at epsilon 0: the total variation distance."""

@@ -30,6 +30,7 @@ from dplateau.training.sources import (
     dense_from_table,
     mapped_bytes,
     release_pages,
+    rows_at,
     spool_parquet,
 )
 from dplateau.training.targets import NO_LABEL, Encoded, as_targets, read_only
@@ -96,7 +97,7 @@ class Records:
         if self.scale.size or not self.targets.size:
             return self.scale[block], self.norms[block] if self.norms.size else self.norms
         with np.errstate(all="ignore"):
-            length = _dense_norms(self.rows[block])
+            length = _dense_norms(rows_at(self.rows, block))
         found = self.targets[block]
         return _bounded(self, length, (found != self.silent) & np.isfinite(found))
 

@@ -18,15 +18,13 @@ from dplateau.plan.plan import Plan
 from dplateau.training.data import Records
 from dplateau.training.loop import Batched, TeamEngine
 from dplateau.training.persons import rows_of
-from dplateau.training.sources import release_pages
+from dplateau.training.sources import HELD_BYTES, release_pages, rows_at
 from dplateau.training.sums import compensated
 from dplateau.training.team import Rows
 
 Array = NDArray[np.float64]
 
 _READY_BYTES = 1 << 26  # a table up to this size is bounded and converted once, beforehand
-_HELD_BYTES = 1 << 28  # of a table on disk that are looked at before they are given back
-_FAULT_BYTES = 1 << 16  # that come with a row read at random
 _NOTHING = 1e-150  # smaller numbers are 0: their products would be subnormal, and slow
 
 
@@ -60,12 +58,7 @@ class PlainTeam:
 
     def _block_sums(self, weights: Array, blocks: list[Rows]) -> Iterator[Array]:
         """The sums of blocks; pages of a table on disk are given back on the way."""
-        width = self.records.features * 8
-        scattered = any(
-            not isinstance(block, slice) for block in blocks[:1]
-        )  # of an empty batch none
-        each = BLOCK * (max(width, _FAULT_BYTES) if scattered else width)
-        together = max(_HELD_BYTES // each, 1)
+        together = max(HELD_BYTES // (BLOCK * self.records.features * 8), 1)
         for k, block in enumerate(blocks):
             yield self._block_sum(weights, block)
             if self._ready is None and (k + 1) % together == 0:
@@ -95,7 +88,7 @@ class PlainTeam:
         entries = self.records.features + (intercept > 0)
         rows = np.empty((scale.size, entries))
         values = rows[:, : self.records.features]
-        values[:] = self.records.rows[block]
+        values[:] = rows_at(self.records.rows, block)
         values[scale == 0] = 0.0
         values *= scale[:, None]
         values[np.abs(values) < _NOTHING] = 0.0

@@ -15,6 +15,8 @@ from dplateau.errors import DataError, nothing_released
 from dplateau.training.scratch import ScratchArray, check_room, scratch_directory
 
 _NUMBERS = "fiub"
+HELD_BYTES = 1 << 28  # of a table on disk that are looked at before they are given back
+FAULT_BYTES = 1 << 21  # a page fault can map so much around the byte that was read
 
 
 def dense_from_table(X: Any) -> NDArray[Any]:
@@ -170,3 +172,18 @@ def release_pages(rows: Any) -> None:
         mapping = _mapping(part)
         if mapping is not None:
             mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def rows_at(rows: NDArray[Any], asks: NDArray[np.int64] | slice) -> NDArray[Any]:
+    """Rows of a dense matrix; of scattered ones, a map's pages are given back on the way.
+
+    What comes with a row is as much as was read into the page cache at once, by whoever read it.
+    """
+    if isinstance(asks, slice) or mapped_bytes(rows) <= HELD_BYTES:
+        return rows[asks]
+    found = np.empty((asks.size, *rows.shape[1:]), rows.dtype)
+    together = HELD_BYTES // FAULT_BYTES
+    for lower in range(0, asks.size, together):
+        found[lower : lower + together] = rows[asks[lower : lower + together]]
+        release_pages(rows)
+    return found

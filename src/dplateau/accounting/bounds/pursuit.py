@@ -22,6 +22,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 _REACH = 7.6  # noise deviations; what lies beyond is counted as a certain loss
 _BEYOND = 1e-13  # its chance, and more
 _UP = 1 + 1e-11  # far above the rounding of a step
+_IDLE = 5e-4  # share of all states: a largest pull that is wanted in fewer is not offered any more
+_LOST = 0.4  # states that are worth more than this do not count
 _PANEL = 0.25  # widest panel of a quadrature in noise deviations
 
 
@@ -54,14 +56,9 @@ class Losses:
         columns[np.arange(moves.size), place - first + 1] += share
         return first, np.asarray(masses @ columns)
 
-    def windows(self, row: Vector, first: int, width: int) -> Vector:
-        """``row`` seen from every node, and from the place beyond them: ``width`` values from
-        ``first`` gaps further on.
-        """
-        before, after = max(0, -first), max(0, first + width)
-        full = np.concatenate([np.full(before, row[0]), row, np.ones(after)])
-        seen = sliding_window_view(full, width)[first + before :][: self.size + 1]
-        return np.ascontiguousarray(seen)  # windows that overlap would be multiplied without BLAS
+    def seen(self, row: Vector, before: int, after: int) -> Vector:
+        """``row`` with what holds ``before`` and ``after`` it: its first value, and 1."""
+        return np.concatenate([np.full(before, row[0]), row, np.ones(after)])
 
 
 class _Moves:
@@ -201,6 +198,46 @@ class Rules:
     contraction: float = 1.0
 
 
+class _Stretch:
+    """The kernels of all pulls for one stretch of noise."""
+
+    def __init__(self, kernels: list[_Kernel], shifts: list[int]) -> None:
+        self._apart = np.stack([kernel.apart for kernel in kernels])
+        self._met = [kernel.met for kernel in kernels]
+        self._firsts = [kernel.first + n for kernel, n in zip(kernels, shifts, strict=True)]
+        ends = [n + met.shape[1] for n, met in zip(self._firsts, self._met, strict=True)]
+        self._before, self._after = max(0, -min(self._firsts)), max(0, *ends)
+
+    def meeting(self, losses: Losses, together: Vector, out: Vector) -> None:
+        """What those add who meet: for every pull offered a row for every node, in ``out``."""
+        seen = losses.seen(together, self._before, self._after)
+        windows = sliding_window_view(seen, losses.size + 1)
+        for found, met, first in zip(out, self._met, self._firsts, strict=False):
+            start = self._before + first
+            # windows that overlap would be multiplied without BLAS
+            np.matmul(met, np.ascontiguousarray(windows[start : start + met.shape[1]]), out=found)
+        out += _BEYOND
+
+    def apart(self, rows: Vector, out: Vector) -> None:
+        """What those add who do not meet."""
+        np.matmul(self._apart[: len(rows)], rows, out=out)
+
+
+class _Paid:
+    """Those who have met pay for the hits of a turn: a Gaussian price."""
+
+    def __init__(self, losses: Losses, price: float) -> None:
+        z, weight = _panels(_aligned(-_REACH, _REACH, losses.gap / price, price / 2))
+        masses = (_density(z) * weight * _UP)[None, :]
+        self._first, rows = losses.spread(price * (price / 2 - z), masses)
+        self._losses, self._row = losses, rows[0]
+
+    def __call__(self, together: Vector) -> Vector:
+        before, end = max(0, -self._first), self._first + self._row.size
+        seen = self._losses.seen(together, before, max(0, end - 1))[before + self._first :]
+        return np.asarray(np.correlate(seen, self._row, "valid")[: together.size] + _BEYOND)
+
+
 class Game:
     """The value of the game for every state, turn after turn from the end of the run.
 
@@ -209,7 +246,8 @@ class Game:
     ``together`` is the value where the neighbours have met. ``apart[k]`` is for ``pulls[k]``; its
     second index is the node of ``r``, its third that of ``y + pull r/2`` (which does not change
     while the neighbours are apart), less ``shifts[k]`` gaps. In ``_rows`` a 1 follows: what holds
-    beyond the last node.
+    beyond the last node. Large pulls are for those in a hurry: once hardly anybody would change to
+    the largest one, it is not offered any more, which is a rule of play like any other.
     """
 
     def __init__(
@@ -231,24 +269,22 @@ class Game:
             for k in range(count)
         ]
         self.together = start(np.zeros(1), losses.nodes)[0]
-        self._rows = [self._opened(start, k) for k in range(count)]
-        self._hit = self._kernels(rules.hit)
-        self._quiet = self._kernels(0.0) if rules.stretches > 1 else self._hit
-        z, weight = _panels(_aligned(-_REACH, _REACH, losses.gap / rules.price, rules.price / 2))
-        self._paid = losses.spread(
-            rules.price * (rules.price / 2 - z), (_density(z) * weight * _UP)[None, :]
-        )
+        self._rows = np.stack([self._opened(start, k) for k in range(count)])
+        self._next, self._met = np.empty_like(self._rows), np.empty_like(self._rows)
+        self._hit = self._stretch(rules.hit)
+        self._quiet = self._stretch(0.0) if rules.stretches > 1 else self._hit
+        self._paid = _Paid(losses, rules.price)
 
     @property
-    def apart(self) -> list[Vector]:
-        return [rows[:, :-1] for rows in self._rows]
+    def apart(self) -> Vector:
+        return self._rows[:, :, :-1]
 
-    def _kernels(self, hit: float) -> list[_Kernel]:
+    def _stretch(self, hit: float) -> _Stretch:
         c = self.rules.contraction
         factors = np.max([chord_factors(self.nodes, a, c) for a in self.pulls], axis=0)
-        return [
-            _Kernel(self.nodes, c * self.nodes + hit, a, self.losses, factors) for a in self.pulls
-        ]
+        starts = c * self.nodes + hit
+        kernels = [_Kernel(self.nodes, starts, a, self.losses, factors) for a in self.pulls]
+        return _Stretch(kernels, self.shifts)
 
     def _opened(self, start: Callable[[Vector, Vector], Vector], k: int) -> Vector:
         """A staircase above the starting value, seen at constant ``y + pull r/2``."""
@@ -263,57 +299,50 @@ class Game:
 
     def turn(self) -> None:
         """One turn earlier."""
-        before = self.together
         for stretch in range(self.rules.stretches):
             last = stretch == self.rules.stretches - 1  # the first of the turn: hits come ahead
-            kernels = self._hit if last else self._quiet
+            noise = self._hit if last else self._quiet
             if last or stretch == 0:  # those who have met do not change until the turn is over
-                met = [self._meeting(k, kernels[k]) for k in range(len(self.pulls))]
-            self._rows = [
-                self._stretched(k, kernels[k], met[k], last) for k in range(len(self.pulls))
-            ]
-            self._rows = [self._changed(k) for k in range(len(self.pulls))]
-        first, row = self._paid
-        paid = self.losses.windows(before, first, row.shape[1])[:-1] @ row[0] + _BEYOND
+                noise.meeting(self.losses, self.together, self._met)
+            noise.apart(self._rows, self._next)
+            self._next += self._met
+            self._next[:, :, -1] = 1.0
+            if last:
+                for k in np.flatnonzero(self.pulls[: len(self._rows)]):
+                    self._next[k] = self._after_hit[k](self._next[k])
+            wanted = [self._changed(k) for k in range(len(self._rows))]
+        paid = self._paid(self.together)
         self.together = np.minimum(np.min([paid, *self._left()], axis=0), 1.0)
-
-    def _meeting(self, k: int, kernel: _Kernel) -> Vector:
-        """What those add who meet in a stretch."""
-        first = kernel.first + self.shifts[k]
-        met = self.losses.windows(self.together, first, kernel.met.shape[1])
-        found = np.asarray(kernel.met @ met.T if kernel.pull > 0 else kernel.met * met.T)
-        found += _BEYOND
-        return found
-
-    def _stretched(self, k: int, kernel: _Kernel, met: Vector, hit: bool) -> Vector:
-        found = np.asarray(kernel.apart @ self._rows[k])
-        found += met
-        found[:, -1] = 1.0
-        return found if not hit or kernel.pull == 0 else self._after_hit[k](found)
+        if len(wanted) > 1 and wanted[-2] < _IDLE:
+            self._rows, self._next, self._met = self._rows[:-1], self._next[:-1], self._met[:-1]
 
     def _left(self) -> list[Vector]:
         """The values of not paying where the neighbours are together, one for every pull."""
-        return [self._to_loss[k](self._rows[k][:1])[0, :-1] for k in range(len(self.pulls))]
+        return [self._to_loss[k](rows[:1])[0, :-1] for k, rows in enumerate(self._rows)]
 
-    def _changed(self, k: int) -> Vector:
+    def _changed(self, k: int) -> float:
         """The next larger or smaller pull from here on, where that is better.
 
         One choice for every interval of ``r``, so that chords stay above; a node belongs to two.
+        Returned is the share of states that are not lost and want the larger pull.
         """
-        here = self._rows[k]
-        left, right = here[:-1].copy(), here[1:].copy()
-        best = left + right
+        left, right = self._next[k, :-1], self._next[k, 1:]
+        best, wanted = left + right, 0
         for other, move in self._changes[k]:
-            option = move(self._rows[other])
+            if other == len(self._next):
+                continue  # not offered any more
+            option = move(self._next[other])
             sums = option[:-1] + option[1:]
             better = sums < best
-            np.copyto(left, option[:-1], where=better)
-            np.copyto(right, option[1:], where=better)
+            if other > k:
+                wanted = int(np.count_nonzero(better & (sums < 2 * _LOST)))
+            left = np.where(better, option[:-1], left)
+            right = np.where(better, option[1:], right)
             np.minimum(best, sums, out=best)
-        chosen = np.empty_like(here)
+        chosen = self._rows[k]
         chosen[0], chosen[-1] = left[0], right[-1]
         np.maximum(left[1:], right[:-1], out=chosen[1:-1])
-        return chosen
+        return wanted / best.size
 
     def _change(self, k: int, other: int) -> _Moves:
         """To another pull at the same place and loss, also between nodes of ``r``."""
@@ -325,7 +354,8 @@ class Game:
     def from_anywhere(self) -> Vector:
         """The value at every node of ``y`` for neighbours as far apart as they can be."""
         rows = []
-        for k, a in enumerate(self.pulls):
+        for k, found in enumerate(self._rows):
+            a = float(self.pulls[k])
             move = np.full(1, a * self.rules.far / 2 - self.shifts[k] * self.losses.gap)
-            rows.append(_Moves(self.losses, move)(self._rows[k][-1:])[0, :-1])
+            rows.append(_Moves(self.losses, move)(found[-1:])[0, :-1])
         return np.asarray(np.min(rows, axis=0))

@@ -14,13 +14,12 @@ from dplateau.training.native.motion import loss_code
 from dplateau.training.native.vectors import TILE
 from dplateau.training.persons import rows_of
 from dplateau.training.processors import pool, processors
-from dplateau.training.sources import mapped_bytes, release_pages
+from dplateau.training.sources import FAULT_BYTES, mapped_bytes, release_pages
 from dplateau.training.sums import compensated
 from dplateau.training.team import Rows
 
 Array = NDArray[np.float64]
 
-_FAULT_BYTES = 1 << 21  # a page fault can map so much around the byte that was read
 _BLOCK_BYTES = 1 << 18
 
 
@@ -48,7 +47,7 @@ class NativeTeam:
         self.threads = threads or processors()
         kind = sampling.CODES.get(plan.batches.compiled or "", sampling.LAID_OUT)
         self.scattered = kind != sampling.CONTIGUOUS and not in_order
-        around = _FAULT_BYTES if self.scattered else 0
+        around = FAULT_BYTES if self.scattered else 0
         held = mapped_bytes(records.rows) <= RESIDENT_BYTES
         each = 0.0 if held else records.stored_per_record * 8 + around
         self.step_bytes = float(self.batch_size * each)
