@@ -212,7 +212,10 @@ def _between(
     epsilon = known.profile.likely(delta) or known.profile.estimate(delta)
     tail = math.sqrt(-2 * math.log(left))
     mu = math.sqrt(tail**2 + 2 * epsilon) - tail  # of epsilon = mu^2/2 + tail mu, nearly
-    mu *= epsilon / gdp_epsilon(mu, left)
+    nearly = gdp_epsilon(mu, left)
+    if not (nearly > 0 and 0 < epsilon < math.inf):  # too little, or too much, to go by
+        return known.last_steps
+    mu *= epsilon / nearly
     per_step = mu / math.sqrt(known.last_steps)
 
     def about(steps: int) -> float:

@@ -21,13 +21,13 @@ from dplateau.errors import PlanError
 
 Vector = NDArray[np.float64]
 
-CELL = 1 / 256  # width of a cell in noise standard deviations
+CELL = 1 / 768  # width of a cell in noise standard deviations
 LARGEST_STEP = 400.0  # noise deviations of a hit beyond which sampling is not credited
 _MAX_CELLS = 100_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
 LOG_ROUNDING = 1e-15  # of the logarithm of a sum of atoms; it is paid once for every copy
 _AT_ONCE = 512  # points of a mixture: larger tables than the cache holds are slower by far
-_RUN = 4  # atoms that are merged where a bound by moments is enough
+_RUN = 12  # atoms that are merged where a bound by moments is enough
 TAIL = 1e-50  # mass per step and end that may be sent to infinity
 _REACH = math.sqrt(-2 * math.log(TAIL)) + 1.0  # noise deviations that hold all but that
 _ROUGH = 1 / 16  # cells where nothing is proved
