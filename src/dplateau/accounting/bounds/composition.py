@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -31,7 +30,7 @@ LONGEST = 4_000_000  # steps of a varying schedule that are looked at one by one
 _GROUPS = 48  # distinct steps that are composed apart; more are rounded up to these
 _SURELY_LONGER = 2.0  # composition of so many times a horizon's steps cannot cost less than it
 SURELY = 0.6  # of what moments say, no composition is taken to cost less
-_CLOSE, _MANY_HITS, _LARGE = 0.8, 500.0, 2.0  # nor than this for so many hits and epsilon
+_CLOSE, _MANY_HITS = 0.95, 10.0  # nor than this part of what saddle points say of so many hits
 _NUMBERS, _THRESHOLDS = 32, 40  # of hits on either side of the mean, and of tests, that are tried
 _TINY = -600.0  # logarithms of chances that are surely not rounded to nothing
 
@@ -67,7 +66,7 @@ class CompositionBound(Bound):
             return math.inf
         if not plan.hits.independent or math.isinf(plan.iterations):
             return 0.0
-        return surely(plan, plan.iterations, composition(plan).estimate(delta))
+        return hardly_less(plan, plan.iterations, composition(plan), delta)
 
     def reason(self, chosen: Chosen) -> str:
         return "It adds up the privacy loss of every step, as other libraries do."
@@ -145,16 +144,16 @@ def _rounded_down(levels: Vector, q: float, steps: float) -> tuple[Vector, Vecto
     return np.append(0.0, numbers)[held], weights[held]
 
 
-def surely(plan: Plan, steps: float, estimate: float) -> float:
-    """What composition of sampled steps costs at least, given what moments say of it.
-
-    Rare hits put the moments' saddle point far beyond the answer, and of small epsilons moments
-    say little: nothing is known of these.
+def hardly_less(plan: Plan, steps: float, profile: PrivacyProfile, delta: float) -> float:
+    """What so many sampled steps, all shown, are taken to cost at least, by the saddle point.
 
     See docs/theory.md#section-7.
+
+    Of rare hits it says little: nothing is known of these.
     """
-    many = steps * plan.hits.chance >= _MANY_HITS and estimate >= _LARGE
-    return min(_CLOSE * estimate, sys.float_info.max) if many else 0.0
+    if steps * plan.hits.chance < _MANY_HITS:
+        return 0.0
+    return _CLOSE * profile.likely(delta)
 
 
 def composition(plan: Plan, last: float = math.inf) -> PrivacyProfile:

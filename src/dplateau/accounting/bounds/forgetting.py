@@ -17,9 +17,17 @@ from numpy.typing import NDArray
 
 from dplateau.accounting.bounds import patterns
 from dplateau.accounting.bounds.base import Bound, Chosen
-from dplateau.accounting.bounds.composition import LONGEST, SURELY, composition, surely, walk_floor
+from dplateau.accounting.bounds.composition import (
+    LONGEST,
+    SURELY,
+    composition,
+    hardly_less,
+    walk_floor,
+)
 from dplateau.accounting.bounds.hypotheses import contraction_checked
+from dplateau.accounting.bounds.minimise import minimise_over_integers
 from dplateau.accounting.bounds.shift import from_common_start, period_of
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Gaussian, PrivacyProfile, WithFailure
 from dplateau.accounting.privacy_loss.sampled import displacement_chance
 from dplateau.plan.plan import Plan
@@ -87,14 +95,13 @@ class ForgettingBound(Bound):
         hidden = patterns.hits_floor(plan, horizons[0], delta)
         all_fit = horizons[-1] <= plan.iterations
         if all_fit and hidden >= known:  # does the shortest horizon say enough of the others?
-            moments = composition(plan, horizons[0]).estimate(delta)
-            shown = surely(plan, horizons[0], moments)
+            shown = hardly_less(plan, horizons[0], composition(plan, horizons[0]), delta)
             if shown >= known:
                 return min(hidden, shown)
         endless = plan.replace(iterations=math.inf)
-        added_up, all_shown = _added_up(endless, delta, math.inf)
+        added_up, _ = _added_up(endless, delta, math.inf)
         left = delta - chance(added_up)
-        moments = surely(plan, added_up, all_shown)
+        moments = hardly_less(plan, added_up, from_same_point(endless, added_up), left)
         shown = max(moments, walk_floor(plan, added_up, left))
         if not all_fit or hidden < known:
             blocked, covered = _blocked(endless, delta, math.inf)
@@ -102,7 +109,7 @@ class ForgettingBound(Bound):
                 return 0.0
             hidden = patterns.hits_floor(plan, blocked, delta - chance(blocked))
             if moments > 0 and patterns.sketch_holds(plan, blocked, covered):
-                hidden = max(hidden, patterns.PESSIMISM * covered)
+                hidden = max(hidden, patterns.hardly_less(plan, blocked, covered))
         if hidden >= known > shown:  # far quicker than to work out blocks as well
             shown = from_same_point(endless, added_up).epsilon(left)
         return min(hidden, shown)
@@ -140,14 +147,15 @@ def _within(
         first = blocked if covered < all_shown else added_up
         if first > plan.iterations:  # no use in working it out
             return None
-        promising = patterns.PESSIMISM * covered < all_shown
+        promising = patterns.hardly_less(plan, blocked, covered) < all_shown
         if promising and _may_pay(plan, blocked, delta - chance(blocked), all_shown):
             profile = patterns.from_common_start(endless, blocked, delta - chance(blocked))
             if profile is not None:
                 found.append(_chosen(profile, blocked, chance(blocked)))
-    least = max(SURELY * all_shown, surely(plan, added_up, all_shown))
+    shown = _chosen(from_same_point(endless, added_up), added_up, chance(added_up))
+    least = max(SURELY * all_shown, hardly_less(plan, added_up, shown.profile, delta))
     if not any(each.epsilon(delta) < least for each in found):
-        found.append(_chosen(from_same_point(endless, added_up), added_up, chance(added_up)))
+        found.append(shown)
     best = min(found, key=lambda each: each.epsilon(delta))
     return best if best.last_steps <= plan.iterations else None
 
@@ -166,7 +174,13 @@ def _added_up(plan: Plan, delta: float, most: float) -> tuple[float, float]:
     def composed(steps: Sequence[float]) -> dict[float, float]:
         return {r: WithFailure(from_same_point(plan, r), chance(r)).estimate(delta) for r in steps}
 
-    return _refined(composed, _horizons(chance, delta, most))
+    horizons = _horizons(chance, delta, most)
+    if not plan.hits.deterministic and plan.noise_multiplier.is_constant:
+        middle = horizons[len(horizons) // 2]
+        known = _chosen(from_same_point(plan, middle), middle, chance(middle))
+        best = _between(chance, delta, horizons, known)
+        return best, composed([best])[best]
+    return _refined(composed, horizons)
 
 
 @lru_cache(maxsize=8)
@@ -174,13 +188,43 @@ def _blocked(plan: Plan, delta: float, most: float) -> tuple[float, float]:
     """The best horizon where hits are hidden in blocks, and roughly what is left to pay."""
     chance = survival(plan)
     assert chance is not None
+    horizons = _horizons(chance, delta, most)
+    if plan.noise_multiplier.is_constant and patterns.cuts_evenly(plan, horizons[-1]):
+        best, _ = _added_up(plan, delta, most)  # what blocks cost grows with the steps alike
+        return best, patterns.roughly(plan, best, delta - chance(best))
     sketch = patterns.horizon_sketch()
 
     def hidden(steps: Sequence[float]) -> dict[float, float]:
         left = [r for r in steps if chance(r) < delta]
         return patterns.sketched(plan, left, [delta - chance(r) for r in left], sketch)
 
-    return _refined(hidden, _horizons(chance, delta, most))
+    return _refined(hidden, horizons)
+
+
+def _between(
+    chance: Survival | VaryingSurvival, delta: float, horizons: Sequence[float], known: Chosen
+) -> float:
+    """About the best horizon where costs grow evenly: one whose cost is known says the others'.
+
+    As if steps were Gaussian, ``mu^2`` proportional to their number.
+    """
+    left = delta - known.failure
+    epsilon = known.profile.likely(delta) or known.profile.estimate(delta)
+    tail = math.sqrt(-2 * math.log(left))
+    mu = math.sqrt(tail**2 + 2 * epsilon) - tail  # of epsilon = mu^2/2 + tail mu, nearly
+    nearly = gdp_epsilon(mu, left)
+    if not (nearly > 0 and 0 < epsilon < math.inf):  # too little, or too much, to go by
+        return known.last_steps
+    mu *= epsilon / nearly
+    per_step = mu / math.sqrt(known.last_steps)
+
+    def about(steps: int) -> float:
+        if not chance(steps) < delta:
+            return math.inf
+        return gdp_epsilon(per_step * math.sqrt(steps), delta - chance(steps))
+
+    low, high = int(horizons[0]), int(horizons[-1])
+    return float(minimise_over_integers(about, low, high, points=6, coarse=0.02))
 
 
 def _chosen(profile: PrivacyProfile, steps: float, failure: float) -> Chosen:

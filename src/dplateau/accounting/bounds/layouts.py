@@ -1,4 +1,4 @@
-"""Growing blocks of steps: how hits of sampled batches are hidden by later noise (section 14).
+"""Blocks of steps: how hits of sampled batches are hidden by later noise (section 14).
 
 Ages are counted from the end: the last step has age 1. Block ``i`` holds the ages
 ``v_i .. v_i + h_i - 1``; what its hits moved is removed in the noise of the ages
@@ -27,6 +27,8 @@ _DEEP = 12.0  # memories 1/(1-c) after which the rest of the past is one block
 _STEEPEST = 600.0  # exponents of sums that only have to be bounded below
 _PADDING = 1e-12
 _EXACT, _LEVEL = 8.0, 1.12  # sizes above the first are powers of the second apart
+_ARCH_LEVEL = 1.25  # for arches, which have room for more blocks that are equal
+_HALVINGS = 24
 
 
 class Growth(NamedTuple):
@@ -41,6 +43,11 @@ class Growth(NamedTuple):
     power: float = 2.0
     ratio: float = 0.0
     exact: bool = False
+
+    @property
+    def most_blocks(self) -> int:
+        """How many blocks are worth their while; most of them differ."""
+        return MOST_BLOCKS
 
     def size(self, i: int) -> float:
         """The size of block ``i``."""
@@ -64,6 +71,59 @@ def _rounded(size: float) -> float:
     if size < _EXACT:
         return math.floor(size)
     return round(_EXACT * _LEVEL ** round(math.log(size / _EXACT) / math.log(_LEVEL)))
+
+
+class Arch(NamedTuple):
+    """Sizes of ``blocks`` blocks that grow and then shrink again: ``1 + A sin(pi i/blocks)``.
+
+    Made for a number of steps that hardly contract. To second order in the chance of a hit a block
+    costs ``h_i^2 (e^(mu^2) - 1)`` with ``mu^2 = u^2/h_{i-1}``: in all, up to a constant,
+    ``u^2 (h_last + sum h'^2/2h) + blocks u^4/2``. Large blocks in the middle, small ones at both
+    ends and about `likely` many of them make that least (theory, section 14).
+    """
+
+    blocks: int
+
+    @classmethod
+    def likely(cls, hit: float, steps: float) -> float:
+        """How many blocks are about the best for hits of ``hit`` noise deviations."""
+        return float((8 * math.pi**2 * steps / hit**2) ** (1 / 3))
+
+    @property
+    def most_blocks(self) -> int:
+        return self.blocks
+
+    def sizes(self, steps: float) -> Iterator[int]:
+        """Sizes of all blocks of the last ``steps`` steps; the oldest one may be cut."""
+        left = int(steps)
+        for size in self._high_enough(left).tolist():
+            yield min(int(size), left)
+            left -= int(size)
+            if left <= 0:
+                return
+
+    def _high_enough(self, steps: int) -> Vector:
+        """Rounded sizes that together have room for all steps: as little more as there may be."""
+        if self.blocks == 1:
+            return np.array([float(steps)])
+        shape = np.sin(math.pi * (np.arange(self.blocks) + 0.5) / self.blocks)
+        low, high = 0.0, 4.0 * steps / self.blocks
+        while self._of_height(shape, high).sum() < steps:
+            high *= 2
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if self._of_height(shape, middle).sum() < steps:
+                low = middle
+            else:
+                high = middle
+        return self._of_height(shape, high)
+
+    def _of_height(self, shape: Vector, height: float) -> Vector:
+        sizes = 1 + height * shape
+        levels = np.rint(np.log(np.maximum(sizes, _EXACT) / _EXACT) / math.log(_ARCH_LEVEL))
+        found = np.where(sizes < _EXACT, np.floor(sizes), np.rint(_EXACT * _ARCH_LEVEL**levels))
+        found[0] = 1.0  # its hits have no noise but that of the last step
+        return found
 
 
 class Layout(NamedTuple):
@@ -90,7 +150,7 @@ def constant_layout(
     contraction: float,
     q: float,
     steps: float,
-    growth: Growth,
+    growth: Growth | Arch,
     mirrored: bool,
     rest: float,
 ) -> Layout | None:
@@ -104,7 +164,7 @@ def constant_layout(
     ends: list[float] = []
     age, before = 0.0, 1
     for size in growth.sizes(steps):
-        if len(blocks) == MOST_BLOCKS:
+        if len(blocks) == growth.most_blocks:
             return None
         mu = hit / math.sqrt(_noise_behind(contraction, before))
         if 0 < contraction < 1 and before * -math.log(contraction) > _DEEP:
@@ -141,7 +201,12 @@ def most_weight(q: float, c: float, chance: float) -> float:
 
 
 def varying_layout(
-    shift: Vector, spread: Vector, contraction: Vector, q: float, growth: Growth, mirrored: bool
+    shift: Vector,
+    spread: Vector,
+    contraction: Vector,
+    q: float,
+    growth: Growth | Arch,
+    mirrored: bool,
 ) -> Layout | None:
     """Blocks of steps that differ, given youngest first; all three one entry per step.
 
@@ -157,7 +222,7 @@ def varying_layout(
     ends: list[float] = []
     start, noise_from = 0, 0  # ages - 1
     for size in growth.sizes(count):
-        if len(blocks) == MOST_BLOCKS:
+        if len(blocks) == growth.most_blocks:
             return None
         here = slice(start, start + size)
         behind = slice(noise_from, start + 1)

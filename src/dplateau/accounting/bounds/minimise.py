@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
+
+Choice = TypeVar("Choice")
 
 
 def minimise_over_integers(
@@ -31,3 +35,22 @@ def minimise_over_integers(
     middle = range(left, right + 1, max(1, (right - left) // 2))
     candidates: list[int] = [best, *middle]
     return min(candidates, key=value)
+
+
+def nearest_valley(
+    choices: Sequence[Choice], value: Callable[[Choice], float], worth: float = 1.0
+) -> Choice:
+    """Walk from the middle of the choices downhill; what is less than ``worth`` times is down.
+
+    ``value`` is asked again and again, so it should remember. From the first where the middle has
+    none.
+    """
+    place = len(choices) // 2
+    if math.isinf(value(choices[place])):
+        place = 0
+    while True:
+        near = range(max(place - 1, 0), min(place + 2, len(choices)))
+        best = min(near, key=lambda k: (value(choices[k]), k != place))
+        if best == place or not value(choices[best]) < worth * value(choices[place]):
+            return choices[place]
+        place = best

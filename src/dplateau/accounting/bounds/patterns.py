@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -17,26 +18,40 @@ from dplateau.accounting.bounds.allocation import allocation_profile
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import LONGEST, hits_shown, ratio, walk_floor
 from dplateau.accounting.bounds.hypotheses import contraction_checked
-from dplateau.accounting.bounds.layouts import Growth, Layout, constant_layout, varying_layout
+from dplateau.accounting.bounds.layouts import Arch, Growth, Layout, constant_layout, varying_layout
+from dplateau.accounting.bounds.minimise import nearest_valley
 from dplateau.accounting.bounds.whole_patterns import MOST_STEPS
 from dplateau.accounting.bounds.whole_patterns import profile as whole_patterns_profile
 from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_losses
-from dplateau.accounting.privacy_loss.composed import FARTHEST, many_and_rare
-from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.profiles import Composed, PrivacyProfile, WithFailure
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
 _QUADRATIC = tuple(Growth(scale=k) for k in (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0))
 _GEOMETRIC = tuple(Growth(ratio=r) for r in (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0))
+_ARCHES = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0)  # times the likely number of blocks
+_MOST_BLOCKS = 1200
+_WORTH = 0.999  # of an epsilon: what is less by less is not looked for any further
+_FINE = 1.003  # shifts of blocks are powers of it where steps differ
+_HARDLY = 0.1  # of the logarithm of a distance: contraction that does not change how blocks grow
 _FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[3])
 _REST = 1e-4  # share of delta for what is older than some memories
 _SMALLEST_HIT, _LARGEST_HIT = 0.1, 12.0  # noise deviations between which blocks are worth trying
-_SPACINGS = (1e-3, 2e-3, 4e-3, 1e-2, 2e-2)  # of the grids of sketches, for small to large epsilons
+_SPACINGS = (
+    3e-5,
+    2e-4,
+    1e-3,
+    2e-3,
+    4e-3,
+    1e-2,
+    2e-2,
+)  # of the grids of sketches, for small to large epsilons
+_ABOVE = 1.3  # times what linear losses show: epsilons that are to be sketched, mostly
 _ROOM = 0.2  # of a sketch's grid that an epsilon may take up; losses beyond it are misplaced
-_HORIZON, _RELIABLE = 2, 0.65  # the grid for horizons, and how far up it sketches are good
+_HORIZON, _RELIABLE = 4e-3, 0.65  # the grid for horizons, and how far up it sketches are good
+_LARGEST = _SPACINGS[-1] * Sketch.TOP  # the largest loss that is told apart in any sketch
 _HARD, _RARE = 1.0, 3e-8  # hits and deltas for which whole patterns are tried
-PESSIMISM = 0.97  # how far a sketch may lie above the bound itself
+_ABOVE_BOUND, _ABOVE_ARCHES = 0.985, 0.999  # the bound over its sketch, at the least
 _WIDEST = 250.0  # noise deviations that the hits of a block may span
 
 
@@ -66,11 +81,7 @@ class PatternBound(Bound):
         facts = _facts(plan)
         if facts is None or _tries_whole(facts, plan.iterations):
             return 0.0
-        layout = _sketch(plan, plan.iterations, delta)[1]
-        beyond = layout is not None and many_and_rare(Counter(layout.blocks).values())
-        if beyond and hits_floor(plan, plan.iterations, delta) > FARTHEST:  # no grid will hold it
-            return gdp_epsilon(_crude(facts, plan.iterations), delta)
-        return PESSIMISM * roughly(plan, plan.iterations, delta)
+        return hardly_less(plan, plan.iterations, roughly(plan, plan.iterations, delta))
 
     def reason(self, chosen: Chosen) -> str:
         return (
@@ -131,10 +142,19 @@ def hits_floor(plan: Plan, steps: float, delta: float) -> float:
 
 
 def sketch_holds(plan: Plan, steps: float, epsilon: float) -> bool:
-    """Whether a sketch by `horizon_sketch` that says ``epsilon`` is one to rely on."""
+    """Whether a sketch for a horizon that says ``epsilon`` is one to rely on."""
     facts = _facts(plan)
-    within = epsilon < _RELIABLE * _SPACINGS[_HORIZON] * Sketch.TOP
-    return within and facts is not None and not _tries_whole(facts, steps)
+    within = epsilon < _RELIABLE * _HORIZON * Sketch.TOP
+    return (
+        (within or cuts_evenly(plan, steps))
+        and facts is not None
+        and not _tries_whole(facts, steps)
+    )
+
+
+def hardly_less(plan: Plan, steps: float, sketched: float) -> float:
+    """What `from_common_start` hardly undercuts, given its sketch for so many steps."""
+    return (_ABOVE_ARCHES if cuts_evenly(plan, steps) else _ABOVE_BOUND) * sketched
 
 
 def _tries_whole(facts: _Facts, steps: float) -> bool:
@@ -213,29 +233,61 @@ def _sketch(plan: Plan, steps: float, delta: float) -> tuple[float, Layout | Non
         return (math.inf if facts is None else 0.0), None, 0.0
     filled = 0.0 if facts.overflow == 0 else facts.overflow * steps
     left = delta - filled
-    if not left > 0.5 * delta:  # batches that overflow too often are left to the other bounds
+    # Batches that overflow too often are left to the other bounds, and so is what no grid holds.
+    floor = hits_floor(plan, steps, left)
+    if not left > 0.5 * delta or floor > _RELIABLE * _LARGEST:
         return math.inf, None, filled
 
-    def layout_of(growth: Growth) -> Layout | None:
+    def layout_of(growth: Growth | Arch) -> Layout | None:
         return _layout(plan, facts, steps, growth, _REST * left)
 
-    value, layout = _best(layout_of, Sketch(_spacing(layout_of, left)), left)
+    families = _families(plan, facts, steps)
+    spacing = _roomy(_ABOVE * floor)
+    value, layout = (0.0, None)
+    if floor > 0:
+        value, layout = _best(families, layout_of, Sketch(spacing), left)
+    if layout is None or value > _RELIABLE * spacing * Sketch.TOP:  # the grid was too small
+        middle = layout_of(families[0][len(families[0]) // 2])
+        value, layout = _best(families, layout_of, Sketch(_spacing(middle, left)), left)
     return value, layout, filled
 
 
-def _spacing(layout_of: Callable[[Growth], Layout | None], delta: float) -> float:
+def _families(plan: Plan, facts: _Facts, steps: float) -> list[Sequence[Growth | Arch]]:
+    """Ways to cut steps into blocks, by how contraction helps: arches where it hardly does."""
+    if not cuts_evenly(plan, steps):
+        return [_QUADRATIC, _GEOMETRIC]
+    likely = Arch.likely(facts.hit, steps)
+    most = min(float(_MOST_BLOCKS), steps)
+    factors = _ARCHES if plan.is_constant else _ARCHES[:5]  # blocks of steps that differ do, too
+    return [tuple(Arch(round(min(max(factor * likely, 1.0), most))) for factor in factors)]
+
+
+def cuts_evenly(plan: Plan, steps: float) -> bool:
+    """Whether so many steps contract too little to matter for how they are cut into blocks."""
+    if math.isinf(steps):
+        return False
+    if plan.is_constant:
+        return steps * float(plan.steps(0, 1).shrinkage[0]) <= _HARDLY
+    assert isinstance(plan.iterations, int)
+    each = plan.steps(plan.iterations - int(min(steps, LONGEST)), plan.iterations)
+    return float(each.shrinkage.sum()) <= _HARDLY
+
+
+def _spacing(layout: Layout | None, delta: float) -> float:
     """The finest grid with room for about the epsilon to be sketched: the coarsest one shows it."""
-    layout = next(filter(None, map(layout_of, _FEW[::-1])), None)
     if layout is None:
         return _SPACINGS[-1]
-    value = Sketch(_SPACINGS[-1]).epsilon(layout.blocks, delta)
+    return _roomy(Sketch(_SPACINGS[-1]).epsilon(layout.blocks, delta))
+
+
+def _roomy(value: float) -> float:
     roomy = [each for each in _SPACINGS if value < _ROOM * each * Sketch.TOP]
     return roomy[0] if roomy else _SPACINGS[-1]
 
 
 def horizon_sketch() -> Sketch:
     """A grid for `sketched`; with one for several questions no block is worked out twice."""
-    return Sketch(_SPACINGS[_HORIZON])
+    return Sketch(_HORIZON)
 
 
 def sketched(
@@ -260,7 +312,9 @@ def sketched(
     return found
 
 
-def _layout(plan: Plan, facts: _Facts, steps: float, growth: Growth, rest: float) -> Layout | None:
+def _layout(
+    plan: Plan, facts: _Facts, steps: float, growth: Growth | Arch, rest: float
+) -> Layout | None:
     if plan.is_constant:
         c = float(plan.steps(0, 1).contraction[0])
         if math.isinf(steps) and c == 1.0:
@@ -273,14 +327,23 @@ def _layout(plan: Plan, facts: _Facts, steps: float, growth: Growth, rest: float
     return layout if layout is not None and all(map(_narrow, layout.blocks)) else None
 
 
-def _varying(plan: Plan, facts: _Facts, steps: int, growth: Growth) -> Layout | None:
+def _varying(plan: Plan, facts: _Facts, steps: int, growth: Growth | Arch) -> Layout | None:
     assert isinstance(plan.iterations, int)
     each = plan.steps(plan.iterations - steps, plan.iterations)
     half = facts.mirrored and not plan.hits.exchanged
     shift = each.shift / 2 if half else each.shift
-    return varying_layout(
+    layout = varying_layout(
         shift[::-1], each.spread[::-1], each.contraction[::-1], facts.q, growth, facts.mirrored
     )
+    if layout is None or not isinstance(growth, Arch):
+        return layout
+    # Larger shifts cost more: rounded up a little, neighbouring blocks become equal.
+    raised = (replace(block, mu=_rounded_up(block.mu)) for block in layout.blocks)
+    return layout._replace(blocks=tuple(raised))
+
+
+def _rounded_up(mu: float) -> float:
+    return max(mu, _FINE ** math.ceil(math.log(mu) / math.log(_FINE))) if mu > 0 else mu
 
 
 def _narrow(block: Block) -> bool:
@@ -290,35 +353,25 @@ def _narrow(block: Block) -> bool:
 
 
 def _best(
-    layout_of: Callable[[Growth], Layout | None], sketch: Sketch, delta: float
+    families: Sequence[Sequence[Growth | Arch]],
+    layout_of: Callable[[Growth | Arch], Layout | None],
+    sketch: Sketch,
+    delta: float,
 ) -> tuple[float, Layout | None]:
-    """The layout whose sketch is least, over both families of growths.
+    """The layout whose sketch is least, over all families.
 
     Sizes that are rounded make the search quick; those that are not may be a little better.
     """
 
     @cache
-    def tried(growth: Growth) -> tuple[float, Layout | None]:
+    def tried(growth: Growth | Arch) -> tuple[float, Layout | None]:
         layout = layout_of(growth)
         if layout is None:
             return math.inf, None
         return sketch.epsilon(layout.blocks, delta), layout
 
-    ends = [_downhill(family, tried) for family in (_QUADRATIC, _GEOMETRIC)]
+    ends = [nearest_valley(family, lambda growth: tried(growth)[0], _WORTH) for family in families]
     best = min(ends, key=lambda growth: tried(growth)[0])
+    if isinstance(best, Arch):
+        return tried(best)
     return min(tried(best), tried(best._replace(exact=True)), key=lambda pair: pair[0])
-
-
-def _downhill(
-    family: Sequence[Growth], tried: Callable[[Growth], tuple[float, Layout | None]]
-) -> Growth:
-    """Walk from the middle of a family to its nearest valley."""
-    place = len(family) // 2
-    if math.isinf(tried(family[place])[0]):
-        place = 0
-    while True:
-        near = range(max(place - 1, 0), min(place + 2, len(family)))
-        best = min(near, key=lambda k: (tried(family[k])[0], k != place))
-        if best == place:
-            return family[place]
-        place = best

@@ -9,18 +9,17 @@ between the two factors.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio
-from dplateau.accounting.bounds.minimise import minimise_over_integers
+from dplateau.accounting.bounds.minimise import minimise_over_integers, nearest_valley
 from dplateau.accounting.privacy_loss.distribution import (
     CELL,
     gaussian_loss,
-    log_moment,
     rough_log_moments,
 )
 from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, PrivacyProfile
@@ -38,8 +37,7 @@ _FARTHEST = (
     1e7  # noise deviations beyond which a start is accounted for as a Gaussian, without sampling
 )
 _LONG = 20_000  # steps of a window that take time one by one
-_CLEARLY = 1.01  # times the least: rough moments err by less
-_FEWER = 3  # one in so many lengths is enough for them
+_NEARBY = (0.35, 0.6, 1.0, 1.6, 2.7)  # times the length that order two finds
 _SPLITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -113,10 +111,14 @@ def poisson_window(plan: Plan, delta: float) -> tuple[float, float]:
         lambda r: _second_order(plan, q, r), 1, most, points=14, coarse=0.1
     )
     # Order two finds the valley; the moments of the distribution itself find its bottom.
-    lengths = {min(most, max(1, round(length * f))) for f in (0.35, 0.6, 1.0, 1.6, 2.7)}
-    roughly = {r: _poisson_profile(plan, r, _ROUGHLY, _WIDE).estimate(delta) for r in lengths}
-    best = min(lengths, key=lambda r: roughly[r])
-    return float(best), roughly[best]
+    lengths = [min(most, max(1, round(length * factor))) for factor in _NEARBY]
+
+    @cache
+    def roughly(last: int) -> float:
+        return _poisson_profile(plan, last, _ROUGHLY, _WIDE).estimate(delta)
+
+    best = nearest_valley(lengths, roughly)
+    return float(best), roughly(best)
 
 
 def _even(plan: Plan) -> bool:
@@ -222,27 +224,16 @@ def fixed_size_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
     debts = _debts(plan, lengths)
     splits = [split for split in _SPLITS if hit / math.sqrt(1 - split) <= 60]
 
-    def least(split: float, moments: Vector, every: int = 1) -> tuple[float, int]:
-        some = slice(None, None, every)
+    best = (math.inf, 0.5, int(lengths[0]), 0.0)
+    for split in splits:
+        moments = rough_log_moments(q, hit / math.sqrt(1 - split), _THETAS)
         with np.errstate(over="ignore"):  # a debt beyond floats makes its window worthless
-            total = lengths[some, None] * moments + (debts[some] / split)[:, None] * (
+            total = lengths[:, None] * moments + (debts / split)[:, None] * (
                 _THETAS * (_THETAS + 1) / 2
             )
         found = ((total - math.log(delta)) / _THETAS).min(axis=1)
         r = int(np.argmin(found))
-        return float(found[r]), every * r
-
-    best = (math.inf, 0.5, int(lengths[0]), 0.0)
-    roughly = {
-        split: least(split, rough_log_moments(q, hit / math.sqrt(1 - split), _THETAS), _FEWER)[0]
-        for split in splits
-    }
-    for split in splits:
-        if roughly[split] > _CLEARLY * min(roughly.values()):
-            continue
-        pld = fixed_size_step(q, hit / math.sqrt(1 - split)).forward.coarse
-        value, r = least(split, np.array([log_moment(pld, theta) for theta in _THETAS]))
-        best = min(best, (value, split, int(lengths[r]), float(debts[r])))
+        best = min(best, (float(found[r]), split, int(lengths[r]), float(debts[r])))
     if math.isinf(best[0]):
         return Gaussian(math.inf), math.inf
     _, split, last, debt = best

@@ -8,6 +8,7 @@ noise that makes ``N`` hits a shift of ``N mu``. The block's dominating pair is 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +25,7 @@ from dplateau.accounting.privacy_loss.distribution import (
     sums,
 )
 from dplateau.accounting.privacy_loss.sampled import StepLosses
+from dplateau.accounting.privacy_loss.tilted import whole_power
 
 Vector = NDArray[np.float64]
 
@@ -93,9 +95,9 @@ def block_losses(block: Block) -> StepLosses:
     """Privacy loss distributions of a block, in both orders of the pair."""
     numbers, weights, lost = hits(block.steps, block.q)
     held = tuple(weights / math.fsum(weights))
-    means = numbers * block.mu * (1 + _PADDING)
-    upper = Mixture(held, tuple(means))
-    lower = Mixture(held, tuple(-means)) if block.mirrored else Mixture((1.0,), (0.0,))
+    unit = block.mu * (1 + _PADDING)
+    upper = Mixture(held, tuple(numbers * unit), unit)
+    lower = upper.mirrored if block.mirrored else Mixture((1.0,), (0.0,))
     forward, backward = pair_losses(upper, lower, _CELL)
     kept = _losing(forward, lost)
     return StepLosses(kept, kept if block.mirrored else _losing(backward, lost))
@@ -147,8 +149,12 @@ class Sketch:
         self._shrunk, self._grown = np.exp(-self._losses), np.exp(self._losses)
 
     def epsilon(self, blocks: Sequence[Block], delta: float) -> float:
-        """Roughly ``epsilon(delta)`` of the blocks."""
-        return self.epsilons(blocks, [(len(blocks), None)], [delta])[0]
+        """Roughly ``epsilon(delta)`` of the blocks, in whatever order."""
+        product: list[NDArray[np.complex128]] = []
+        for block, copies in Counter(blocks).items():
+            powers = [whole_power(each, copies) for each in self._transforms(block)]
+            product = _products(product, powers)
+        return max(self._epsilon(each, delta) for each in product)
 
     def epsilons(
         self,
@@ -174,10 +180,7 @@ class Sketch:
     def _times(
         self, product: list[NDArray[np.complex128]], block: Block
     ) -> list[NDArray[np.complex128]]:
-        factors = self._transforms(block)
-        if not product:
-            return list(factors)
-        return [one * two for one, two in zip(product, factors, strict=True)]
+        return _products(product, self._transforms(block))
 
     def _epsilon(self, transform: NDArray[np.complex128], delta: float) -> float:
         mass = np.maximum(fft.irfft(transform, self._SIZE)[self._above], 0.0)
@@ -200,14 +203,21 @@ class Sketch:
         return tuple(self._transforms_of(*_roughly(block)))
 
     def _transforms_of(self, loss: Vector, mass: Vector) -> NDArray[np.complex128]:
-        """One order of the pair a row."""
+        """One order of the pair a row; masses are split so that mean and variance stay the same."""
         place = np.clip(loss / self._spacing, -0.2 * self._SIZE, self.TOP)
-        low = np.floor(place)
-        up = mass * (place - low)
-        row = self._SIZE * np.arange(len(loss))[:, None]
-        index = low.astype(np.int64)
-        both = np.stack([index % self._SIZE + row, (index + 1) % self._SIZE + row])
-        masses = np.stack([mass - up, up])
-        grid = sums(both.ravel(), masses.ravel(), len(loss) * self._SIZE)
+        nearest = np.rint(place)
+        off, row = place - nearest, self._SIZE * np.arange(len(loss))[:, None]
+        index = nearest.astype(np.int64)
+        all_three = np.stack([(index + step) % self._SIZE + row for step in (-1, 0, 1)])
+        square, half = mass * off * off, mass * off / 2
+        masses = np.stack([square / 2 - half, mass - square, square / 2 + half])
+        grid = sums(all_three.ravel(), masses.ravel(), len(loss) * self._SIZE)
         grid = grid.reshape(len(loss), self._SIZE)
         return np.asarray(fft.rfft(grid / mass.sum(axis=1, keepdims=True)))
+
+
+def _products(
+    some: Sequence[NDArray[np.complex128]], others: Sequence[NDArray[np.complex128]]
+) -> list[NDArray[np.complex128]]:
+    """One by one; the others where there are none yet."""
+    return [one * two for one, two in zip(some, others, strict=True)] if some else list(others)

@@ -21,16 +21,17 @@ from dplateau.errors import PlanError
 
 Vector = NDArray[np.float64]
 
-CELL = 1 / 1024  # width of a cell in noise standard deviations
+CELL = 1 / 768  # width of a cell in noise standard deviations
 LARGEST_STEP = 400.0  # noise deviations of a hit beyond which sampling is not credited
 _MAX_CELLS = 100_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
 LOG_ROUNDING = 1e-15  # of the logarithm of a sum of atoms; it is paid once for every copy
 _AT_ONCE = 512  # points of a mixture: larger tables than the cache holds are slower by far
-_RUN = 16  # atoms that are merged where a bound by moments is enough
-_TAIL = 1e-50  # mass per step and end that may be sent to infinity
-_REACH = math.sqrt(-2 * math.log(_TAIL)) + 1.0  # noise deviations that hold all but that
+_RUN = 12  # atoms that are merged where a bound by moments is enough
+TAIL = 1e-50  # mass per step and end that may be sent to infinity
+_REACH = math.sqrt(-2 * math.log(TAIL)) + 1.0  # noise deviations that hold all but that
 _ROUGH = 1 / 16  # cells where nothing is proved
+_TAME = 400.0  # exponents whose exponentials stay far within floats, weights and all
 _WIDEST = 1 / 32  # cells on which two nodes still integrate a Gaussian to all its digits
 
 
@@ -74,6 +75,12 @@ class LossDistribution:
     def _moments(self) -> dict[float, float]:
         return {}
 
+    def losing(self, chance: float) -> LossDistribution:
+        """That of a pair that with this chance, announced, loses everything; rounded up."""
+        if chance == 0:
+            return self
+        return LossDistribution(self.losses, self.probs, min(1.0, self.infinity + chance))
+
     def mixed_with(self, other: LossDistribution, weight: float) -> LossDistribution:
         """That of a pair that announces which of two pairs it is: ``other`` with ``weight``."""
         losses = np.concatenate([self.losses, other.losses])
@@ -104,10 +111,14 @@ class Mixture:
     """A mixture of unit-variance Gaussians on the line; parts of weight zero are left out.
 
     See docs/theory.md#section-2.
+
+    ``unit`` says that all means are whole multiples of it, as those of numbers of hits are, and in
+    ascending order of the numbers: many of them are then worked out at once.
     """
 
     weights: tuple[float, ...]
     means: tuple[float, ...]
+    unit: float = 0.0
 
     def __post_init__(self) -> None:
         held = [(w, m) for w, m in zip(self.weights, self.means, strict=True) if w > 0]
@@ -129,7 +140,7 @@ class Mixture:
     @property
     def mirrored(self) -> Mixture:
         """The distribution of ``-X``."""
-        return Mixture(self.weights, tuple(-m for m in self.means))
+        return Mixture(self.weights, tuple(-m for m in self.means), -self.unit)
 
 
 def log_against_standard(pld: Mixture, x: Vector) -> Vector:
@@ -140,6 +151,8 @@ def log_against_standard(pld: Mixture, x: Vector) -> Vector:
     if pld.means == (0.0,) and pld.weights == (1.0,):
         return np.zeros_like(x)
     flat = x.reshape(-1)
+    if pld.unit and float(np.abs(flat).max()) * max(abs(pld.means[0]), abs(pld.means[-1])) < _TAME:
+        return _log_polynomial(pld, flat).reshape(x.shape)
     cuts = range(0, flat.size, _AT_ONCE)
     return np.concatenate([_log_ratio(pld, flat[i : i + _AT_ONCE]) for i in cuts]).reshape(x.shape)
 
@@ -153,6 +166,49 @@ def _log_ratio(pld: Mixture, x: Vector) -> Vector:
     if np.any(small):
         found[small] = np.log1p(weights @ np.expm1(exponents[:, small]))
     return np.asarray(found)
+
+
+def _log_polynomial(pld: Mixture, x: Vector) -> Vector:
+    """`log_against_standard` where all means are multiples ``n u`` of one unit.
+
+    The ratio is a polynomial ``P`` in ``y = e^(u x)`` with coefficients ``s_n = w_n e^(-(n u)^2/2)
+    >= 0``, so Horner's rule errs as little as the sum itself, at a few products for every number
+    instead of an exponential. Where the ratio is near one, it is ``1 + (P(1) - 1) + (y - 1) Q(y)``
+    with ``Q(y) = sum_n s_n (1 + y + ... + y^(n-1))``, whose coefficients are not negative either.
+    """
+    weights, means = np.array(pld.weights), np.array(pld.means)
+    numbers = np.rint(means / pld.unit)
+    scaled = weights * np.exp(-means * means / 2)
+    at_one = float((weights * np.expm1(-means * means / 2)).sum())
+    tails = np.cumsum(scaled[::-1])[::-1]
+    gaps = np.diff(numbers, prepend=0.0)
+    risen = np.expm1(pld.unit * x)  # y - 1
+    y = np.exp(pld.unit * x)
+    powers, runs = {1.0: y}, {1.0: np.ones_like(x)}
+    for gap in set(gaps.tolist()) - {0.0, 1.0}:
+        more = np.expm1(gap * pld.unit * x)
+        powers[gap] = np.exp(gap * pld.unit * x)
+        with np.errstate(invalid="ignore"):
+            runs[gap] = np.where(risen == 0, gap, more / risen)  # 1 + y + ... + y^(gap - 1)
+    slope = np.zeros_like(x)
+    for gap, tail in zip(gaps[::-1].tolist(), tails[::-1].tolist(), strict=True):
+        if gap == 1:
+            slope *= y
+            slope += tail
+        elif gap > 0:
+            slope = slope * powers[gap] + tail * runs[gap]
+    found = at_one + risen * slope
+    low = found < -0.5  # the sum is small: of positive terms, all its digits are right
+    if low.any():
+        below, powers = np.zeros(int(low.sum())), {gap: each[low] for gap, each in powers.items()}
+        for gap, each in zip(gaps[::-1].tolist(), scaled[::-1].tolist(), strict=True):
+            below += each
+            if gap > 0:
+                below *= powers[gap]
+        found = np.log1p(np.maximum(found, -0.5))
+        found[low] = np.log(below)
+        return found
+    return np.asarray(np.log1p(found))
 
 
 def pair_losses(

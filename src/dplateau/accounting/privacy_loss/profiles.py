@@ -48,6 +48,10 @@ class PrivacyProfile(ABC):
         """An upper bound on ``epsilon(delta)`` that may be quicker."""
         return self.epsilon(delta)
 
+    def likely(self, delta: float) -> float:
+        """About ``epsilon(delta)``, quickly, or 0: no bound, but others may be dismissed by it."""
+        return 0.0
+
     def tradeoff(self, type_one: Vector) -> Vector | None:
         """The trade-off function where it is known better than from ``delta(epsilon)``."""
         return None
@@ -67,6 +71,9 @@ class Gaussian(PrivacyProfile):
 
     def delta(self, epsilon: float) -> float:
         return gdp_delta(self.mu, epsilon)
+
+    def likely(self, delta: float) -> float:
+        return self.epsilon(delta)
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         return gdp_tradeoff(self.mu, type_one)
@@ -135,6 +142,9 @@ class Composed(PrivacyProfile):
         """A quicker upper bound on ``epsilon(delta)``, by moments only."""
         return max(order.chernoff(delta)[0] for order in self.orders)
 
+    def likely(self, delta: float) -> float:
+        return max(order.likely(delta) for order in self.orders)
+
     def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         return [order.on_grid(interval) for order in self.orders]
 
@@ -160,6 +170,9 @@ class WithFailure(PrivacyProfile):
 
     def estimate(self, delta: float) -> float:
         return self.profile.estimate(delta - self.failure) if self.failure < delta else math.inf
+
+    def likely(self, delta: float) -> float:
+        return self.profile.likely(delta - self.failure) if self.failure < delta else math.inf
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         inner = self.profile.tradeoff(np.minimum(type_one + self.failure, 1.0))
@@ -190,6 +203,9 @@ class Lesser(PrivacyProfile):
 
     def estimate(self, delta: float) -> float:
         return min(self.one.estimate(delta), self.other.estimate(delta))
+
+    def likely(self, delta: float) -> float:
+        return min(self.one.likely(delta), self.other.likely(delta))
 
     def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         """Of the cost that sends less mass to infinity."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from dplateau.accounting.privacy_loss.composed import Composition, compositions
 from dplateau.accounting.privacy_loss.distribution import (
     CELL,
+    TAIL,
     LossDistribution,
     Mixture,
     gaussian_loss,
@@ -105,8 +106,8 @@ def capped_poisson_step(
     """
     step, unit = (poisson_replace_step, u / 2) if relation == REPLACE_ONE else (poisson_step, u)
     plds = step(q, unit, a, cell)
-    if overflow == 0:
-        return plds
+    if overflow < TAIL:  # as much as is sent to infinity anyhow: no second distribution for it
+        return StepLosses(plds.forward.losing(overflow), plds.backward.losing(overflow))
     special = relation == REPLACE_SPECIAL
     full = announced_step(q, u, a, cell) if special else step(q, 2 * unit, a, cell)
     return plds.mixed_with(full, overflow)
