@@ -11,7 +11,7 @@ import dplateau as dp
 from dplateau.accounting.privacy_loss.composed import compositions
 from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
 from dplateau.accounting.privacy_loss.distribution import log_moment
-from dplateau.accounting.privacy_loss.epochs import allocated_epoch, fewer_steps
+from dplateau.accounting.privacy_loss.epochs import _Masses, allocated_epoch, fewer_steps
 
 
 def moment_of_a_mean(hit, steps, order):
@@ -161,3 +161,48 @@ def test_batches_that_fill_often_leave_the_price_of_a_step_that_is_told():
     assert (
         dp.account(plan.replace(neighboring_relation="add_or_remove_one")).epsilon(1e-5) == math.inf
     )
+
+
+def _some_masses(seed):
+    rng = np.random.default_rng(seed)
+    values = np.concatenate([[0.0], np.sort(np.exp(rng.uniform(-12.0, 9.0, 200)))])
+    masses = rng.exponential(size=values.size) * np.exp(-values / 50)
+    masses[:20] *= 1e-30  # small values hardly ever occur
+    return _Masses(values, masses / masses.sum())
+
+
+def _is_spread_out(spread, values, masses):
+    """Mass and mean are kept, and every hinge is worth at least as much as before."""
+    assert spread.masses.min() >= 0
+    assert spread.masses.sum() == pytest.approx(masses.sum(), rel=1e-13)
+    assert spread.values @ spread.masses == pytest.approx(values @ masses, rel=1e-13)
+    for level in np.exp(np.linspace(-10.0, 9.0, 40)):
+        before = np.maximum(values - level, 0) @ masses
+        assert np.maximum(spread.values - level, 0) @ spread.masses >= before * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("spacing", [1e-4, 0.03, 2.0, 1e5])
+def test_merging_close_values_only_spreads_them(spacing):
+    law = _some_masses(1)
+    coarse = law.coarser(spacing)
+    _is_spread_out(coarse, *law)
+    assert np.isin(coarse.values, law.values).all()
+    assert (spacing < 1e-3) or coarse.values.size < law.values.size
+
+
+@pytest.mark.parametrize("same", [True, False])  # pairs of a law with itself are met in one order
+def test_sums_only_spread_their_pairs(same):
+    one = _some_masses(2)
+    two = one if same else _some_masses(3)
+    total = one.plus(two)
+    pairs = one.summed_with(two)
+    _is_spread_out(total, pairs.values, pairs.masses)
+    assert total.masses[0] == pytest.approx(one.masses[0] * two.masses[0], rel=1e-12)  # at zero
+    if same:
+        again = one.plus(_Masses(one.values.copy(), one.masses))
+        assert again.masses == pytest.approx(total.masses, rel=1e-3, abs=1e-15)
+
+
+def test_hard_hits_leave_nothing_at_infinity_that_is_not_there():
+    """A sum that may be taken for zero would cost the other neighbour without end."""
+    assert allocated_epoch(5.9, 1000, mirrored=True).forward.infinity < 1e-50

@@ -194,8 +194,9 @@ def _string(pattern) -> float:
     return energy(noise, np.cumsum(pattern, dtype=np.float64))
 
 
-def test_energies_have_the_law_of_cycles() -> None:
-    q, steps = 0.3, 7
+@pytest.mark.parametrize("steps", [4, 5, 7, 8])  # the last three come from one series
+def test_energies_have_the_law_of_cycles(steps) -> None:
+    q = 0.3
     exact: dict[float, float] = {}
     for pattern in itertools.product((0, 1), repeat=steps):
         value = round(_string(pattern), 9)
@@ -403,6 +404,17 @@ def test_energies_that_are_known_from_above_stay_so() -> None:
 def test_energies_beyond_the_grid_prove_nothing() -> None:
     # 64 hits in 64 steps have an energy of 64, far beyond what is told apart.
     assert whole_patterns.profile(1.0, 1.0, 64, mirrored=True).epsilon(1e-6) == math.inf
+
+
+def test_merging_keeps_heavy_means_and_lowers_none() -> None:
+    rng = np.random.default_rng(5)
+    weights, means = rng.exponential(size=3000) ** 4, rng.uniform(0.0, 5.0, 3000)
+    kept, tops = merged_upwards(weights, means, 60, heavy=20)
+    assert tops.size <= 60
+    assert np.isin(means[np.argsort(weights)[-20:]], tops).all()
+    assert kept.sum() == pytest.approx(weights.sum())
+    for level in np.linspace(0.0, 5.0, 101):  # at least as much lies above every level
+        assert kept[tops > level].sum() >= weights[means > level].sum() * (1 - 1e-12)
 
 
 def test_patterns_that_never_hit_tell_nothing() -> None:

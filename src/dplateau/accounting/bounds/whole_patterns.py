@@ -26,13 +26,14 @@ Vector = NDArray[np.float64]
 MOST_STEPS = 512
 _TOP = 12.0  # energies, in units of one hit, that are told apart
 _CELLS = 4096
+_CELL = _TOP / _CELLS
 _OVERSAMPLED = 6  # points of the circle for every step
 _ALIASED = 1e-15  # what the circle may alias
 _ROUNDING = 2e-14  # of the values on the circle, relative: transforms, exponentials, sums
-_MOST_PARTS = 512
+_MOST_PARTS, _HEAVY = 640, 128  # means of a mixture, and how many of them are kept as they are
 _CHUNK = 256
 _STEEPEST, _HUGE = 500.0, 1e200  # exponents and moments that stay within floats
-_NOISE = 1e-16  # chances of an energy that may be nothing but rounding
+_NOISE = 1e-14  # chances of an energy that may be nothing but rounding
 _NEVER = 1e-18  # chances of a face that are left out
 
 
@@ -47,6 +48,16 @@ class EnergyDistribution(NamedTuple):
     failure: float
 
 
+class _Series(NamedTuple):
+    """The energies of all numbers of steps from ``first`` on: what they have in common."""
+
+    first: int
+    transforms: NDArray[np.complex128]  # a row of frequencies for every number of steps
+    beyond: Vector  # chances of an energy beyond the grid, at the most
+    log_radius: float
+    points: int
+
+
 @lru_cache(maxsize=16)
 def energy_distribution(q: float, steps: int) -> EnergyDistribution:
     """The energy of the taut string over ``steps`` equal steps, in units of one hit's.
@@ -54,30 +65,41 @@ def energy_distribution(q: float, steps: int) -> EnergyDistribution:
     ``l_j`` are the cycles of a uniform permutation, ``S_j ~ Bin(l_j, q)``: the coefficient of
     ``x^steps`` in ``exp(sum_l phi_l(omega) x^l/l)``, taken on a circle of radius ``r < 1``.
     """
-    points = _OVERSAMPLED * steps
+    series = _series(q, 1 << (steps - 1).bit_length())
+    place = steps - series.first
+    weights = np.maximum(fft.irfft(series.transforms[place], _CELLS), 0.0)
+    raised = math.exp(-series.log_radius * steps)
+    error = _ROUNDING * raised * math.log(4 * series.points) + 2 * _ALIASED
+    left_out = steps * 200 * _NEVER
+    failure = float(series.beyond[place]) + error * math.sqrt(_CELLS) + left_out
+    return EnergyDistribution(np.arange(_CELLS, dtype=np.float64) * _CELL, weights, failure)
+
+
+@lru_cache(maxsize=2)  # each holds megabytes
+def _series(q: float, most: int) -> _Series:
+    """The coefficients of ``x^n`` for all ``n`` from half of ``most`` on.
+
+    One series has them all, and a search over the number of steps asks for many.
+    """
+    points, first = _OVERSAMPLED * most, most // 2 + 1
     log_radius = math.log(_ALIASED) / points
-    cell = _TOP / _CELLS
-    lengths, cells, chances = _faces(q, steps, cell)
-    turn = np.exp(-2j * math.pi * (steps * np.arange(points) % points) / points)
-    turn *= math.exp(-log_radius * steps) / points
-    found = np.empty(_CELLS // 2 + 1, dtype=np.complex128)
+    lengths, cells, chances = _faces(q, most, _CELL)
     scale = np.exp(log_radius * lengths) / lengths * chances
     place = (lengths.astype(np.int64) - 1) * _CELLS + cells % _CELLS
-    of_length = np.bincount(place, scale, steps * _CELLS).reshape(steps, _CELLS)
-    turned = fft.rfft(of_length, axis=1).T  # one row for every frequency
-    for first in range(0, found.size, _CHUNK):
-        omega = slice(first, min(first + _CHUNK, found.size))
-        series = np.zeros((omega.stop - first, points), dtype=np.complex128)
-        series[:, 1 : steps + 1] = turned[omega]
+    of_length = np.bincount(place, scale, most * _CELLS).reshape(most, _CELLS)
+    turned = fft.rfft(of_length, axis=1, overwrite_x=True).T  # one row for every frequency
+    found = np.empty((most - first + 1, _CELLS // 2 + 1), dtype=np.complex128)
+    for start in range(0, found.shape[1], _CHUNK):
+        omega = slice(start, min(start + _CHUNK, found.shape[1]))
+        series = np.zeros((omega.stop - start, points), dtype=np.complex128)
+        series[:, 1 : most + 1] = turned[omega]
         on_circle = fft.ifft(series, axis=1, norm="forward", overwrite_x=True)
         np.exp(on_circle, out=on_circle)
-        on_circle *= turn
-        found[omega] = on_circle.sum(axis=1)  # threads of BLAS would cost more than they give
-    weights = np.maximum(fft.irfft(found, _CELLS), 0.0)
-    error = _ROUNDING * math.exp(-log_radius * steps) * math.log(4 * points) + 2 * _ALIASED
-    left_out = steps * 200 * _NEVER
-    failure = _beyond(lengths, cells * cell, chances, steps) + error * math.sqrt(_CELLS) + left_out
-    return EnergyDistribution(np.arange(_CELLS, dtype=np.float64) * cell, weights, failure)
+        powers = fft.fft(on_circle, axis=1, norm="forward", overwrite_x=True)
+        found[:, omega] = powers[:, first : most + 1].T
+    found *= np.exp(-log_radius * np.arange(first, most + 1))[:, None]
+    beyond = _beyond(lengths, cells * _CELL, chances, most)[first:]
+    return _Series(first, found, beyond, log_radius, points)
 
 
 def _faces(q: float, steps: int, cell: float) -> tuple[Vector, NDArray[np.int64], Vector]:
@@ -103,25 +125,26 @@ def _faces(q: float, steps: int, cell: float) -> tuple[Vector, NDArray[np.int64]
     return np.concatenate(lengths), np.concatenate(cells), np.concatenate(chances)
 
 
-def _beyond(lengths: Vector, energies: NDArray[Any], chances: Vector, steps: int) -> float:
-    """A bound on the chance of an energy beyond the grid: Chernoff, by the series at real ``t``.
+def _beyond(lengths: Vector, energies: NDArray[Any], chances: Vector, most: int) -> Vector:
+    """Bounds on the chance of an energy beyond the grid, for up to ``most`` steps.
 
-    ``n M_n = sum_l phi_l(t) M_{n-l}`` with ``phi_l(t) = E e^{t energy}``, all terms positive.
+    Chernoff, by the series at real ``t``: ``n M_n = sum_l phi_l(t) M_{n-l}`` with
+    ``phi_l(t) = E e^{t energy}``, all terms positive.
     """
-    best = 1.0
-    bounds = np.searchsorted(lengths, np.arange(1, steps + 1))
+    best = np.ones(most + 1)
+    bounds = np.searchsorted(lengths, np.arange(1, most + 1))
     for t in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
         if t * float(energies.max()) > _STEEPEST:
             continue
         phi = np.add.reduceat(chances * np.exp(t * energies), bounds)
-        moments = np.ones(steps + 1)
-        for n in range(1, steps + 1):
+        moments = np.ones(most + 1)
+        for n in range(1, most + 1):
             moments[n] = float(phi[:n] @ moments[n - 1 :: -1][:n]) / n
             if not moments[n] < _HUGE:
-                moments[steps] = math.inf
+                moments[n:] = math.inf
                 break
-        best = min(best, float(moments[steps]) * math.exp(-t * _TOP) * (1 + 1e-9))
-    return best if math.isfinite(best) else 1.0
+        best = np.minimum(best, moments * (math.exp(-t * _TOP) * (1 + 1e-9)))
+    return best
 
 
 def profile(
@@ -146,6 +169,7 @@ def profile(
         weights[held],
         hit * np.sqrt(distribution.energies[held]) * (1 + 1e-12),
         _MOST_PARTS,
+        _HEAVY,
     )
     mixture = tuple(weights), tuple(means)
     return Exchanged(*mixture) if exchanged else OneSided(*mixture, mirrored)

@@ -25,10 +25,10 @@ Vector = NDArray[np.float64]
 LARGEST_HIT = 6.0  # noise deviations beyond which allocation hides nothing worth computing
 SMALLEST_HIT = 1e-6  # below it ratios are too close to one for their differences to have digits
 _REACH = 16.2  # noise deviations beyond which the mass is far below any delta
-_FINENESS = 0.04  # spacing in the distribution's own width; far out, relative to the distance
+_FINENESS = 0.036  # spacing in the distribution's own width; far out, relative to the distance
 _SPARSE = 0.5  # of the logarithms of values that hardly ever occur
 _CORE = 3.0  # noise deviations within which the factor's own grid is uniform
-_NEGLIGIBLE = 0.1  # of that spacing: values so close need not be told apart before they are added
+_NEGLIGIBLE = 0.05  # of that spacing: values so close need not be told apart before they are added
 _NO_OCTAVE = -(1 << 20)  # that of zero
 _DIGITS = 6  # leading binary digits of a number of steps that count; fewer steps hide less
 _ROUGH = 150  # points that suffice to see where a sum lies
@@ -52,7 +52,8 @@ class _Masses(NamedTuple):
 
     def roughly(self) -> _Masses:
         stride = max(self.values.size // _ROUGH, 1)
-        return self.onto(np.unique(np.append(self.values[::stride], self.values[-1])))
+        points = self.values[:2], self.values[::stride], self.values[-1:]  # zero and the next too
+        return self.onto(np.unique(np.concatenate(points)))
 
     def summed_with(self, other: _Masses) -> _Masses:
         """Every pair of values; unsorted."""
@@ -67,23 +68,45 @@ class _Masses(NamedTuple):
         Octave by octave of the larger one: next to it small values need not be told apart.
         """
         grid = _grid_for(self.roughly(), other.roughly())
-        masses = np.zeros_like(grid)
-        for one, two, smaller in ((self, other, False), (other, self, True)):
-            for octave, mates in _octaves(one, two, smaller):
-                spacing = _NEGLIGIBLE * _least_gap(grid, octave.values[0], 2 * octave.values[-1])
-                pairs = octave.summed_with(mates.coarser(spacing))
-                masses += pairs.onto(grid).masses
+        gaps, masses = np.diff(grid), np.zeros_like(grid)
+        for octave, mates in _pairs(self, other):
+            start, stop = _around(grid, octave.values[0], octave.values[-1] + mates.values[-1])
+            spacing = _NEGLIGIBLE * float(gaps[start : stop - 1].min())
+            pairs = octave.summed_with(mates.coarser(spacing))
+            masses[start:stop] += pairs.onto(grid[start:stop]).masses
         held = masses > 0
         held[[0, -1]] = True
         return _Masses(grid[held], masses[held])
 
     def coarser(self, spacing: float) -> _Masses:
-        """On a grid of that spacing, where that has fewer points."""
-        count = (self.values[-1] - self.values[0]) / spacing
-        if not 1 <= count < self.values.size / 2:
+        """Of values that share a cell of that spacing only the least is kept, and the last of all.
+
+        The others' masses move to the two kept ones around them, their mean kept.
+        """
+        cells, first = np.floor(self.values / spacing), np.ones(self.values.size, dtype=bool)
+        first[1:-1] = cells[1:-1] > cells[:-2]
+        kept = np.flatnonzero(first)
+        if kept.size > 0.9 * first.size:
             return self
-        grid = np.linspace(self.values[0], self.values[-1], max(math.ceil(count), 1) + 1)
-        return self.onto(grid)
+        values, masses = self.values[kept], np.add.reduceat(self.masses, kept)
+        ahead = self.values - values[np.cumsum(first) - 1]
+        up = np.add.reduceat(self.masses * ahead, kept)[:-1] / (values[1:] - values[:-1])
+        masses[:-1] -= up
+        masses[1:] += up
+        return _Masses(values, np.maximum(masses, 0.0))
+
+
+def _pairs(one: _Masses, two: _Masses) -> Iterator[tuple[_Masses, _Masses]]:
+    """Every pair of values once: an octave of either side, with what is no larger of the other."""
+    if one is not two:
+        yield from _octaves(one, two, smaller=False)
+        yield from _octaves(two, one, smaller=True)
+        return
+    for octave, mates in _octaves(one, one, smaller=False):
+        # Pairs of different octaves occur in both orders, and are worked out in one of them.
+        below = mates.values.size - octave.values.size
+        times = np.where(np.arange(mates.values.size) < below, 2.0, 1.0)
+        yield octave, _Masses(mates.values, times * mates.masses)
 
 
 def _octaves(one: _Masses, two: _Masses, smaller: bool) -> Iterator[tuple[_Masses, _Masses]]:
@@ -103,10 +126,11 @@ def _octaves(one: _Masses, two: _Masses, smaller: bool) -> Iterator[tuple[_Masse
             )
 
 
-def _least_gap(grid: Vector, low: float, high: float) -> float:
-    """The least distance of neighbouring points of a grid between two values."""
-    start, stop = np.searchsorted(grid, [low, high])
-    return float(np.diff(grid[max(int(start) - 1, 0) : max(int(stop), 1) + 1]).min())
+def _around(grid: Vector, low: float, high: float) -> tuple[int, int]:
+    """The part of a grid that spans all between two values."""
+    start = int(np.searchsorted(grid, low, side="right")) - 1
+    start = min(max(start, 0), grid.size - 2)
+    return start, max(int(np.searchsorted(grid, high)) + 1, start + 2)
 
 
 def _grid_for(one: _Masses, other: _Masses) -> Vector:
@@ -126,7 +150,9 @@ def _grid_for(one: _Masses, other: _Masses) -> Vector:
     ]
     if 0 < least < width:  # small values lie apart on a scale of their own
         points.append(np.exp(np.arange(math.log(least), math.log(width), _FINENESS)))
-    smallest = one.values[one.values > 0][0] + other.values[other.values > 0][0]
+    # Either may be zero, so a sum may be as small as the smaller of the two: with nothing positive
+    # below the grid, no mass is shared with zero that was not there.
+    smallest = min(float(each.values[each.values > 0][0]) for each in (one, other))
     if smallest < least:  # hardly ever, but what is taken for zero is lost to the other neighbour
         points.append(np.exp(np.arange(math.log(smallest), math.log(least), _SPARSE)))
     return np.unique(np.clip(np.concatenate(points), 0.0, top))

@@ -27,6 +27,7 @@ Vector = NDArray[np.float64]
 _FARTHEST = 40.0  # deviations beyond which no event has mass
 _CELLS = 64
 _ROUNDS = 5  # each cuts the cells that may hold the largest value eightfold
+_LIKELY = 8  # cells in which the largest value is looked for
 _PADDING = 1e-12
 _LARGEST = 500.0  # exponents of losses that only make an event worthless
 _CLOSE = 1e-7  # of an epsilon, relative: each delta is a search of its own
@@ -58,7 +59,9 @@ class Exchanged(PrivacyProfile):
         low, high = edges[:-1], edges[1:]
         bounds = self._within(low, high, epsilon)
         for _ in range(_ROUNDS):
-            reached = float(self._within(low, low, epsilon).max())
+            # What is reached anywhere rules cells out; it is most in those that promise most.
+            likely = low[np.argsort(bounds)[-_LIKELY:]]
+            reached = float(self._within(likely, likely, epsilon).max())
             held = bounds > max(reached, 0.0)
             if not held.any():
                 break

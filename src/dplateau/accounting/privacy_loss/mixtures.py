@@ -182,18 +182,24 @@ def least_epsilon(delta_of: Callable[[float], float], delta: float, close: float
     return high
 
 
-def merged_upwards(weights: Vector, means: Vector, most: int) -> tuple[Vector, Vector]:
+def merged_upwards(
+    weights: Vector, means: Vector, most: int, heavy: int = 0
+) -> tuple[Vector, Vector]:
     """At most ``most`` means that stand for these, each at least as large as those it stands for.
 
     See docs/theory.md#section-14.
 
-    Raising means only raises the hockey-stick divergences (theory, section 14).
+    Raising means only raises the hockey-stick divergences (theory, section 14). So many of the
+    ``heavy`` ones are not raised at all.
     """
     order = np.argsort(means)
     weights, means = weights[order], means[order]
     if means.size <= most:
         return weights, means
-    levels = np.linspace(float(means[0]), float(means[-1]), most)
+    levels = np.linspace(float(means[0]), float(means[-1]), most - heavy)
+    if heavy:
+        levels = np.union1d(levels, means[np.argsort(weights)[-heavy:]])
+    most = levels.size
     place = np.minimum(np.searchsorted(levels, means), most - 1)
     total = np.bincount(place, weights, most)
     tops = np.maximum.reduceat(means, np.flatnonzero(np.diff(place, prepend=-1)))
