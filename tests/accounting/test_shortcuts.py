@@ -13,13 +13,24 @@ from dplateau.accounting.bounds import forgetting, patterns
 from dplateau.accounting.bounds.base import applicable
 from dplateau.accounting.bounds.composition import composition, hardly_less
 from dplateau.accounting.bounds.layouts import Arch, Growth, constant_layout, varying_layout
-from dplateau.accounting.bounds.minimise import nearest_valley
+from dplateau.accounting.bounds.minimise import lowest_between, nearest_valley
+from dplateau.accounting.bounds.sampled_shift import fixed_size_shift
 from dplateau.accounting.privacy_loss.blocks import Block, block_losses, hits
 from dplateau.accounting.privacy_loss.composed import Composition
-from dplateau.accounting.privacy_loss.distribution import Mixture, log_against_standard
-from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian
-from dplateau.accounting.privacy_loss.sampled import capped_poisson_step, poisson_step
-from dplateau.accounting.privacy_loss.tilted import whole_power
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, rough_gdp_epsilons
+from dplateau.accounting.privacy_loss.distribution import (
+    Mixture,
+    log_against_standard,
+    pair_losses,
+)
+from dplateau.accounting.privacy_loss.profiles import NEARLY, Composed, Gaussian
+from dplateau.accounting.privacy_loss.sampled import (
+    capped_poisson_step,
+    fixed_size_step,
+    poisson_replace_step,
+    poisson_step,
+)
+from dplateau.accounting.privacy_loss.tilted import STAGE, Tilted, whole_power, without_rest
 
 
 def plain(steps=3000, noise=1.5, **more):
@@ -219,3 +230,94 @@ def test_the_nearest_valley():
     assert nearest_valley([5, 4, math.inf, 1], lambda x: x) == 4
     assert nearest_valley([0.9995, 1.0, 2.0], lambda x: x, 0.999) == 1.0
     assert nearest_valley([Block(1, 0.1, 1.0)], lambda block: block.mu).mu == 1.0
+
+
+# -- long runs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("a", [0.0, 0.003, 0.4])
+def test_a_replaced_record_and_its_shift_are_mirror_images(a):
+    """Both orders of the pair, where it is not moved to its middle, say what one says there."""
+    q, u, copies = 0.01, 1 / 1.4, 900
+    step = poisson_replace_step(q, u, a)
+    assert step.symmetric
+    assert capped_poisson_step("replace_one", q, 2 * u, a, 1e-60).symmetric
+    assert capped_poisson_step("replace_one", q, 2 * u, a, 1e-9).symmetric
+    moved = pair_losses(Mixture((1 - q, q), (a, a + u)), Mixture((1 - q, q), (0.0, -u)))
+    epsilons = [Composition(((pld, copies),)).epsilon(1e-6) for pld in (step.forward, *moved)]
+    assert epsilons == pytest.approx([epsilons[0]] * 3, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "copies", [1, 50, 64, 65, 127, 2981, 11_659, 91_588, 10**7 + 3, 10**12 + 7]
+)
+def test_numbers_without_a_rest(copies, monkeypatch):
+    found = without_rest(copies)
+    assert 0.99 * copies <= found <= copies
+    if 1000 < copies < 10**6:
+        asked = []
+        monkeypatch.setattr(Tilted, "convolve", lambda self, other: asked.append(other) or self)
+        Composition(((poisson_step(0.01, 1.0).forward, found),)).epsilon(1e-6)
+        assert not asked
+    if copies <= STAGE:
+        assert found == copies
+
+
+def test_the_bottom_of_a_parabola():
+    tried = [10, 20, 40, 80]
+    assert lowest_between(tried, [math.log(x / 30) ** 2 for x in tried]) == 30
+    assert lowest_between(tried, [1.0, 2.0, 3.0, 4.0]) == 10
+    assert lowest_between(tried, [4.0, 3.0, 2.0, 1.0]) == 80
+    assert lowest_between(tried, [math.inf, 1.0, 2.0, 3.0]) == 20
+    assert lowest_between([10, 20, 20], [2.0, 1.0, 1.0]) == 20
+
+
+def test_rough_gaussian_epsilons():
+    mus, deltas = np.linspace(0.7, 1.4, 15), np.linspace(1e-7, 1e-6, 15)
+    rough = rough_gdp_epsilons(mus, deltas, gdp_epsilon(1.0, 5e-7) - 0.5)
+    exact = [gdp_epsilon(mu, delta) for mu, delta in zip(mus, deltas, strict=True)]
+    assert rough == pytest.approx(exact, rel=1e-6)
+    assert np.isinf(rough_gdp_epsilons(np.ones(2), np.array([0.0, -1e-7]), 4.0)).all()
+
+
+@pytest.mark.parametrize(
+    ("step", "copies"),
+    [
+        (poisson_step(0.01, 1 / 8), 91_575),
+        (poisson_step(0.01, 1 / 1.5), 10_000),
+        (poisson_step(0.01, 1 / 0.7), 3000),
+        (fixed_size_step(0.01, 2 / 1.5), 10_000),
+        (poisson_step(0.1, 0.2), 500),
+    ],
+)
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])
+def test_sketches_are_bounds_and_close(step, copies, delta):
+    for pld in step:
+        whole = Composition(((pld, copies),))
+        sketched, epsilon = whole.sketched(delta), whole.epsilon(delta)
+        assert epsilon * (1 - 1e-6) <= sketched
+        assert NEARLY * sketched < epsilon
+        assert whole.surely_at_most(1.01 * epsilon, delta)
+        assert not whole.surely_at_most(0.999 * epsilon, delta)
+
+
+@pytest.mark.parametrize("noise", [1.0, 1.5, 4.0])
+@pytest.mark.parametrize("radius", [0.3, 1.0, 5.0])
+def test_the_noise_is_split_at_the_bottom_of_the_only_valley(noise, radius, monkeypatch):
+    more = {"batches": dp.FixedSize(600), "neighboring_relation": "replace_one"}
+    plan = plain(10**9, noise, domain=dp.L2Ball(radius), **more)
+    quick, last = fixed_size_shift(plan, 1e-6)
+    monkeypatch.setattr(
+        "dplateau.accounting.bounds.sampled_shift.nearest_valley",
+        lambda choices, value: min(choices, key=value),
+    )
+    slow, other = fixed_size_shift(plan, 1e-6)
+    assert (quick.crude, last) == (slow.crude, other)
+
+
+@pytest.mark.parametrize("batches", [dp.FixedSize(600), dp.Poisson(600)])
+def test_wider_cells_are_as_sound(batches):
+    plan = plain(5000, batches=batches, neighboring_relation="replace_one")
+    fine, wide = (composition(plan, 5000, cell) for cell in (1 / 768, 1 / 128))
+    assert fine.epsilon(1e-6) <= wide.epsilon(1e-6) * (1 + 1e-7)
+    assert wide.likely(1e-6) == pytest.approx(fine.likely(1e-6), rel=0.01)

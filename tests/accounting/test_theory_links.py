@@ -18,7 +18,7 @@ LINK = re.compile(r"docs/theory\.md#([\w-]+)")
 # What computes, checks or arranges, but states nothing, in modules of more than one section.
 # A new public name must have a link or be put here, by somebody who has thought about it.
 PLUMBING = {
-    "bounds.minimise": {"minimise_over_integers", "nearest_valley"},
+    "bounds.minimise": {"lowest_between", "minimise_over_integers", "nearest_valley"},
     "bounds.composition": {"ratio", "step_ratios", "grouped"},
     "record_count": {"PrivateCount"},  # not part of training: its statement is its docstring
     "privacy_loss.distribution": {"log_against_standard"},

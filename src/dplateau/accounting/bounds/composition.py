@@ -156,13 +156,14 @@ def hardly_less(plan: Plan, steps: float, profile: PrivacyProfile, delta: float)
     return _CLOSE * profile.likely(delta)
 
 
-def composition(plan: Plan, last: float = math.inf) -> PrivacyProfile:
+def composition(plan: Plan, last: float = math.inf, cell: float = CELL) -> PrivacyProfile:
     """What the last ``min(last, iterations)`` steps cost when every iterate is released.
 
     See docs/theory.md#section-3.
 
     Full and cyclic batches: ``mu^2 = sum over hits of (s/varsigma)^2``, the record in the worst
-    position. Random batches: the sampled mechanism of each step, composed numerically.
+    position. Random batches: the sampled mechanism of each step, composed numerically; wider cells
+    are as sound.
     """
     steps = min(last, plan.iterations)
     if plan.hits.deterministic:
@@ -171,7 +172,8 @@ def composition(plan: Plan, last: float = math.inf) -> PrivacyProfile:
         return Gaussian(math.inf)
     if plan.hits.epoch is not None:
         return once_an_epoch(plan, int(steps))
-    return random_batches(plan, [(u, 0.0, copies) for u, copies in step_ratios(plan, int(steps))])
+    each = [(u, 0.0, copies) for u, copies in step_ratios(plan, int(steps))]
+    return random_batches(plan, each, cell)
 
 
 def once_an_epoch(plan: Plan, last: int) -> PrivacyProfile:

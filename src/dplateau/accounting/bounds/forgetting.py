@@ -25,11 +25,17 @@ from dplateau.accounting.bounds.composition import (
     walk_floor,
 )
 from dplateau.accounting.bounds.hypotheses import contraction_checked
-from dplateau.accounting.bounds.minimise import minimise_over_integers
+from dplateau.accounting.bounds.minimise import lowest_between
 from dplateau.accounting.bounds.shift import from_common_start, period_of
-from dplateau.accounting.privacy_loss.conversions import gdp_epsilon
-from dplateau.accounting.privacy_loss.profiles import Gaussian, PrivacyProfile, WithFailure
+from dplateau.accounting.privacy_loss.conversions import gdp_epsilon, rough_gdp_epsilons
+from dplateau.accounting.privacy_loss.profiles import (
+    NEARLY,
+    Gaussian,
+    PrivacyProfile,
+    WithFailure,
+)
 from dplateau.accounting.privacy_loss.sampled import displacement_chance
+from dplateau.accounting.privacy_loss.tilted import without_rest
 from dplateau.plan.plan import Plan
 
 Vector = NDArray[np.float64]
@@ -40,6 +46,8 @@ _NO_RATE = 1e-290  # domains so wide that nothing is forgotten in them
 _STICK = math.sqrt(math.pi / 2)  # the reflected walk's overshoot, in noise deviations
 
 
+_WIDE = 1 / 128  # cells of steps that are looked at to dismiss them
+_TRIED = 60  # horizons between the shortest and the longest that say where the best one is
 _SHARES = (1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.04, 0.08, 0.15, 0.25, 0.4, 0.6)
 
 
@@ -95,7 +103,7 @@ class ForgettingBound(Bound):
         hidden = patterns.hits_floor(plan, horizons[0], delta)
         all_fit = horizons[-1] <= plan.iterations
         if all_fit and hidden >= known:  # does the shortest horizon say enough of the others?
-            shown = hardly_less(plan, horizons[0], composition(plan, horizons[0]), delta)
+            shown = hardly_less(plan, horizons[0], composition(plan, horizons[0], _WIDE), delta)
             if shown >= known:
                 return min(hidden, shown)
         endless = plan.replace(iterations=math.inf)
@@ -153,8 +161,9 @@ def _within(
             if profile is not None:
                 found.append(_chosen(profile, blocked, chance(blocked)))
     shown = _chosen(from_same_point(endless, added_up), added_up, chance(added_up))
+    hidden = min((each.epsilon(delta) for each in found), default=math.inf)
     least = max(SURELY * all_shown, hardly_less(plan, added_up, shown.profile, delta))
-    if not any(each.epsilon(delta) < least for each in found):
+    if not (hidden < least or (found and hidden < NEARLY * shown.profile.sketched(delta))):
         found.append(shown)
     best = min(found, key=lambda each: each.epsilon(delta))
     return best if best.last_steps <= plan.iterations else None
@@ -216,15 +225,13 @@ def _between(
     if not (nearly > 0 and 0 < epsilon < math.inf):  # too little, or too much, to go by
         return known.last_steps
     mu *= epsilon / nearly
-    per_step = mu / math.sqrt(known.last_steps)
-
-    def about(steps: int) -> float:
-        if not chance(steps) < delta:
-            return math.inf
-        return gdp_epsilon(per_step * math.sqrt(steps), delta - chance(steps))
-
-    low, high = int(horizons[0]), int(horizons[-1])
-    return float(minimise_over_integers(about, low, high, points=6, coarse=0.02))
+    tried = np.unique(np.linspace(horizons[0], horizons[-1], _TRIED).astype(np.int64))
+    lefts = delta - np.array([chance(steps) for steps in tried.tolist()])
+    mus = mu / math.sqrt(known.last_steps) * np.sqrt(tried)
+    costs = rough_gdp_epsilons(mus, lefts, epsilon / mu - mu / 2)
+    if not np.isfinite(costs).any():
+        return known.last_steps
+    return float(without_rest(lowest_between(tried.tolist(), costs.tolist())))
 
 
 def _chosen(profile: PrivacyProfile, steps: float, failure: float) -> Chosen:
@@ -247,10 +254,22 @@ def _refined(
 
 
 def _horizons(chance: Survival | VaryingSurvival, delta: float, iterations: float) -> list[float]:
+    if isinstance(chance, Survival):  # the outlook asks, and then the bound itself
+        return [*_remembered(chance, delta, iterations)]
+    return _worked_out(chance, delta, iterations)
+
+
+@lru_cache(maxsize=8)
+def _remembered(chance: Survival, delta: float, iterations: float) -> tuple[float, ...]:
+    return tuple(_worked_out(chance, delta, iterations))
+
+
+def _worked_out(chance: Survival | VaryingSurvival, delta: float, iterations: float) -> list[float]:
     found = {chance.steps_for(share * delta, iterations) for share in _SHARES}
     return sorted(steps for steps in found if math.isfinite(steps))
 
 
+@lru_cache(maxsize=8)
 def from_same_point(plan: Plan, steps: float) -> PrivacyProfile:
     """What the last steps cost from a common start: section 4, or section 3 for random batches."""
     if plan.hits.deterministic:

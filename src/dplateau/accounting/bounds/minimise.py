@@ -54,3 +54,21 @@ def nearest_valley(
         if best == place or not value(choices[best]) < worth * value(choices[place]):
             return choices[place]
         place = best
+
+
+def lowest_between(choices: Sequence[int], values: Sequence[float]) -> int:
+    """Where a parabola through the least value and those next to it is least: no more is asked.
+
+    Over the logarithms of the choices, which increase; the least itself where it has no two
+    neighbours that are larger.
+    """
+    place = min(range(len(choices)), key=lambda k: values[k])
+    if not 0 < place < len(choices) - 1:
+        return choices[place]
+    here = math.log(choices[place])
+    left, right = (math.log(choices[place + side]) - here for side in (-1, 1))
+    below, above = (values[place + side] - values[place] for side in (-1, 1))
+    if not (left < 0 < right and 0 < below < math.inf and 0 < above < math.inf):
+        return choices[place]
+    vertex = (below * right**2 - above * left**2) / (below * right - above * left) / 2
+    return round(math.exp(here + vertex))

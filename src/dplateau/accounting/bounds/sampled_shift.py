@@ -16,7 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio
-from dplateau.accounting.bounds.minimise import minimise_over_integers, nearest_valley
+from dplateau.accounting.bounds.minimise import (
+    lowest_between,
+    minimise_over_integers,
+    nearest_valley,
+)
 from dplateau.accounting.privacy_loss.distribution import (
     CELL,
     gaussian_loss,
@@ -24,6 +28,7 @@ from dplateau.accounting.privacy_loss.distribution import (
 )
 from dplateau.accounting.privacy_loss.profiles import Composed, Gaussian, PrivacyProfile
 from dplateau.accounting.privacy_loss.sampled import StepLosses, fixed_size_step
+from dplateau.accounting.privacy_loss.tilted import without_rest
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
 
@@ -32,6 +37,7 @@ Vector = NDArray[np.float64]
 _LEVELS = 12  # groups of payments that are composed apart, each by its average
 _ROUGHLY = 6  # as many suffice to compare windows
 _WIDE = 1 / 64  # and cells of this width, in noise deviations
+_GAUSSIAN = 1 / 192  # and of this one, the only Gaussian of a window raises epsilon by 1e-6 of it
 _THETAS = np.geomspace(1e-4, 1e4, 60)
 _FARTHEST = (
     1e7  # noise deviations beyond which a start is accounted for as a Gaussian, without sampling
@@ -118,7 +124,15 @@ def poisson_window(plan: Plan, delta: float) -> tuple[float, float]:
         return _poisson_profile(plan, last, _ROUGHLY, _WIDE).estimate(delta)
 
     best = nearest_valley(lengths, roughly)
-    return float(best), roughly(best)
+    place = lengths.index(best)
+    known = lengths[max(place - 1, 0) : place + 2]
+    bottom = lowest_between(known, [roughly(last) for last in known])
+    return float(_windowed(bottom, most)), roughly(best)
+
+
+def _windowed(last: int, most: int) -> int:
+    """A window of about ``last`` steps that is composed quickly, or the longest one there is."""
+    return most if last >= most else without_rest(last)
 
 
 def _even(plan: Plan) -> bool:
@@ -224,8 +238,9 @@ def fixed_size_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
     debts = _debts(plan, lengths)
     splits = [split for split in _SPLITS if hit / math.sqrt(1 - split) <= 60]
 
-    best = (math.inf, 0.5, int(lengths[0]), 0.0)
-    for split in splits:
+    @cache
+    def roughly(split: float) -> tuple[float, int]:
+        """About what the best window costs with this split, and its length."""
         moments = rough_log_moments(q, hit / math.sqrt(1 - split), _THETAS)
         with np.errstate(over="ignore"):  # a debt beyond floats makes its window worthless
             total = lengths[:, None] * moments + (debts / split)[:, None] * (
@@ -233,15 +248,22 @@ def fixed_size_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
             )
         found = ((total - math.log(delta)) / _THETAS).min(axis=1)
         r = int(np.argmin(found))
-        best = min(best, (float(found[r]), split, int(lengths[r]), float(debts[r])))
-    if math.isinf(best[0]):
+        return float(found[r]), int(lengths[r])
+
+    if not splits:
         return Gaussian(math.inf), math.inf
-    _, split, last, debt = best
+    # Little noise for one of the two factors makes it dear: there is one valley in between.
+    split = nearest_valley(splits, lambda each: roughly(each)[0])
+    value, last = roughly(split)
+    if math.isinf(value):
+        return Gaussian(math.inf), math.inf
+    last = _windowed(last, most)
+    debt = float(_debts(plan, np.array([last]))[0])
     first, step = math.sqrt(debt / split), hit / math.sqrt(1 - split)
     crude = math.hypot(first, step * math.sqrt(last))
     if first > _FARTHEST:
         return Gaussian(crude), float(last)
-    pld = gaussian_loss(first)
+    pld = gaussian_loss(first, _GAUSSIAN)
     parts = ((StepLosses(pld, pld), 1), (fixed_size_step(q, step), last))
     return Composed(parts, crude), float(last)
 

@@ -25,6 +25,7 @@ Vector = NDArray[np.float64]
 SAFE = 1 + 1e-10  # upper bounds are multiplied by this, far above rounding and root-finding errors
 DOUBT = 1e-12  # what the logarithm of a computed delta may be too low by
 _HUGE = 1e4  # no privacy to speak of: only soundness matters beyond
+_NEWTON = 4  # steps of Newton's method from a known root to those next to it
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
@@ -117,6 +118,23 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         if high > 1e300:
             return math.inf
     return least_root(lambda e: log_delta_of_gdp(mu, e) - target, high)
+
+
+def rough_gdp_epsilons(mus: Vector, deltas: Vector, start: float) -> Vector:
+    """About `gdp_epsilon` of many ``mu``, to compare; infinite where a few steps do not find it.
+
+    With ``t = epsilon/mu - mu/2`` and Mills' ratio ``m``, ``delta = phi(t) (m(t) - m(t + mu))``;
+    Newton's method for its logarithm from ``t = start``.
+    """
+    t = np.full_like(mus, start)
+    with np.errstate(all="ignore"):
+        for _ in range(_NEWTON):
+            near, far = (math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2)) for x in (t, t + mus))
+            excess = np.log((near - far) / math.sqrt(2 * math.pi)) - t * t / 2 - np.log(deltas)
+            step = excess / (t - (t * near - (t + mus) * far) / (near - far))
+            t = t + step
+        found = mus * (t + mus / 2)
+        return np.where(np.isfinite(found) & (np.abs(step) < 1e-3), found, np.inf)
 
 
 def gdp_of(epsilon: float, delta: float) -> float:

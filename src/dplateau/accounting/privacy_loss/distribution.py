@@ -301,7 +301,7 @@ def _ends_of_cells(
     return LossDistribution(at_edges[keep], probs[keep], above)
 
 
-def symmetrised_subsampling_loss(q: float, t: float) -> LossDistribution:
+def symmetrised_subsampling_loss(q: float, t: float, cell: float = CELL) -> LossDistribution:
     """The privacy loss distribution of ``C_q(G_t)`` (theory, section 3).
 
     See docs/theory.md#section-3.
@@ -311,7 +311,7 @@ def symmetrised_subsampling_loss(q: float, t: float) -> LossDistribution:
     distribution's mass; the rest, ``(1-q)(1 - 2 Phi(-t/2))``, loses nothing.
     """
     upper, lower = Mixture((1 - q, q), (0.0, t)), Mixture((1.0,), (0.0,))
-    edges = _edges(t / 2, t + _REACH)
+    edges = _edges(t / 2, t + _REACH, cell)
     cells = _Cells(upper, lower, edges)
     positive, mirrored = cells.upper_mass, cells.lower_mass
     at_edges, inside = np.maximum(cells.at_edges, 0.0), np.maximum(cells.inside, 0.0)

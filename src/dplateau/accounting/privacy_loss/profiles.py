@@ -22,6 +22,7 @@ from dplateau.accounting.privacy_loss.distribution import gaussian_loss
 from dplateau.accounting.privacy_loss.sampled import StepLosses, both_orders
 
 Vector = NDArray[np.float64]
+NEARLY = 0.999  # times what is sketched: less than the epsilon that is proved
 PLD: TypeAlias = Any  # dp_accounting's PrivacyLossDistribution, which carries no types
 
 
@@ -51,6 +52,10 @@ class PrivacyProfile(ABC):
     def likely(self, delta: float) -> float:
         """About ``epsilon(delta)``, quickly, or 0: no bound, but others may be dismissed by it."""
         return 0.0
+
+    def sketched(self, delta: float) -> float:
+        """About ``epsilon(delta)``, and `NEARLY` times that is less: no bound, but close."""
+        return self.epsilon(delta)
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         """The trade-off function where it is known better than from ``delta(epsilon)``."""
@@ -103,7 +108,7 @@ class Composed(PrivacyProfile):
     @cached_property
     def orders(self) -> tuple[Composition, ...]:
         forward, backward = both_orders(list(self.parts), one_grid=self.one_grid)
-        same = all(plds.forward is plds.backward for plds, _ in self.parts)
+        same = all(plds.symmetric for plds, _ in self.parts)
         return (forward,) if same else (forward, backward)
 
     def epsilon(self, delta: float) -> float:
@@ -145,6 +150,11 @@ class Composed(PrivacyProfile):
     def likely(self, delta: float) -> float:
         return max(order.likely(delta) for order in self.orders)
 
+    def sketched(self, delta: float) -> float:
+        """Of one order, which the other can only exceed."""
+        crude = gdp_epsilon(self.crude, delta)
+        return min(crude, self.orders[0].sketched(delta)) if crude > 0 else crude
+
     def orders_on_grid(self, interval: float) -> list[GridDistribution]:
         return [order.on_grid(interval) for order in self.orders]
 
@@ -173,6 +183,9 @@ class WithFailure(PrivacyProfile):
 
     def likely(self, delta: float) -> float:
         return self.profile.likely(delta - self.failure) if self.failure < delta else math.inf
+
+    def sketched(self, delta: float) -> float:
+        return self.profile.sketched(delta - self.failure) if self.failure < delta else math.inf
 
     def tradeoff(self, type_one: Vector) -> Vector | None:
         inner = self.profile.tradeoff(np.minimum(type_one + self.failure, 1.0))

@@ -36,10 +36,20 @@ class StepLosses(NamedTuple):
 
     def mixed_with(self, other: StepLosses, weight: float) -> StepLosses:
         """The step that announces which of two steps it is."""
-        return StepLosses(
-            self.forward.mixed_with(other.forward, weight),
-            self.backward.mixed_with(other.backward, weight),
-        )
+        forward = self.forward.mixed_with(other.forward, weight)
+        if self.symmetric and other.symmetric:
+            return StepLosses(forward, forward)
+        return StepLosses(forward, self.backward.mixed_with(other.backward, weight))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both orders share one distribution, so that one of them says all."""
+        return self.forward is self.backward
+
+    def losing(self, chance: float) -> StepLosses:
+        """The step that with this chance loses everything."""
+        forward = self.forward.losing(chance)
+        return StepLosses(forward, forward if self.symmetric else self.backward.losing(chance))
 
 
 def poisson_step(q: float, u: float, a: float = 0.0, cell: float = CELL) -> StepLosses:
@@ -56,16 +66,17 @@ def poisson_replace_step(q: float, u: float, a: float = 0.0, cell: float = CELL)
 
     See docs/theory.md#section-3.
 
-    ``u`` is the displacement by *one* record, half of what replacing it can do.
+    ``u`` is the displacement by *one* record, half of what replacing it can do. Seen from ``a/2``
+    the two are mirror images, so that both orders have one distribution.
     """
-    upper, lower = Mixture((1 - q, q), (a, a + u)), Mixture((1 - q, q), (0.0, -u))
-    return StepLosses(*pair_losses(upper, lower, cell))
+    upper = Mixture((1 - q, q), (a / 2, a / 2 + u))
+    return StepLosses(*pair_losses(upper, upper.mirrored, cell))
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def fixed_size_step(q: float, u: float) -> StepLosses:
+def fixed_size_step(q: float, u: float, cell: float = CELL) -> StepLosses:
     """``C_q(G_u)``: a batch of exact size under replacement; the curve is symmetric."""
-    pld = symmetrised_subsampling_loss(q, u)
+    pld = symmetrised_subsampling_loss(q, u, cell)
     return StepLosses(pld, pld)
 
 
@@ -89,7 +100,7 @@ def step_losses(plan: Plan, u: float, a: float = 0.0, cell: float = CELL) -> Ste
     if plan.hits.exchanged:
         if a:
             raise ValueError("a fixed-size step has no unsplit shift")
-        return fixed_size_step(q, u)
+        return fixed_size_step(q, u, cell)
     return capped_poisson_step(plan.neighboring_relation, q, u, a, plan.overflow, cell)
 
 
@@ -107,7 +118,7 @@ def capped_poisson_step(
     step, unit = (poisson_replace_step, u / 2) if relation == REPLACE_ONE else (poisson_step, u)
     plds = step(q, unit, a, cell)
     if overflow < TAIL:  # as much as is sent to infinity anyhow: no second distribution for it
-        return StepLosses(plds.forward.losing(overflow), plds.backward.losing(overflow))
+        return plds.losing(overflow)
     special = relation == REPLACE_SPECIAL
     full = announced_step(q, u, a, cell) if special else step(q, 2 * unit, a, cell)
     return plds.mixed_with(full, overflow)

@@ -30,6 +30,7 @@ STAGE = 64  # copies composed on one grid before it widens
 LOST = 1e-13  # tilted mass that all windows together may leave out
 _ROUNDING = 4e-16  # relative error of a transform, per factor of a product of transforms
 _SLOPES = np.linspace(-9.0, 0.7, 26)  # logarithms of Chernoff's t against a Gaussian's
+_TRIES = 400  # numbers of copies next to one that are looked at for one without a rest
 _COARSEST = 20.0  # steepest tilt across one grid cell
 _WEIGHTLESS, _NO_VARIANCE = 1e-30, 1e-280  # atoms of less weight need not lie at the same place
 _UNDERFLOW = 1e-200  # below this, parts of a sum may have been rounded to nothing
@@ -130,8 +131,7 @@ class Tilted:
         if copies == 1:
             return self
         if copies > STAGE:
-            stage = min(range(STAGE // 2, STAGE + 1), key=lambda size: (copies % size, -size))
-            blocks, rest = divmod(copies, stage)
+            stage, blocks, rest = _first_stage(copies)
             total = self.power(stage, uses * blocks).power(blocks, uses)
             return total.convolve(self.power(rest, uses)) if rest else total
         lost = LOST / uses
@@ -230,6 +230,29 @@ class Tilted:
                 log_worth = float(np.logaddexp(log_worth, rest))
         log_finite = log_worth + self.log_mass - self.theta * epsilon
         return float(np.logaddexp(log_finite, math.log(infinity) if infinity > 0 else -math.inf))
+
+
+def _first_stage(copies: int) -> tuple[int, int, int]:
+    """How many copies to sum first, how many such sums there are, and how many copies remain."""
+    stage = min(range(STAGE // 2, STAGE + 1), key=lambda size: (copies % size, -size))
+    return stage, *divmod(copies, stage)
+
+
+def without_rest(copies: int) -> int:
+    """The largest number up to ``copies`` that is composed in whole stages; itself if none is near.
+
+    See docs/theory.md#section-2.
+
+    Copies that remain need a grid of their own and one more convolution: where the number is free
+    to choose, one next to it is composed in little more than half the time.
+    """
+    for number in range(copies, copies - min(copies // 100, _TRIES), -1):
+        blocks, rest = number, 0
+        while blocks > STAGE and not rest:
+            _, blocks, rest = _first_stage(blocks)
+        if not rest:
+            return number
+    return copies
 
 
 def whole_power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
