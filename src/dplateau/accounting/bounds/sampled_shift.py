@@ -119,15 +119,19 @@ def poisson_window(plan: Plan, delta: float) -> tuple[float, float]:
     # Order two finds the valley; the moments of the distribution itself find its bottom.
     lengths = [min(most, max(1, round(length * factor))) for factor in _NEARBY]
 
-    @cache
-    def roughly(last: int) -> float:
-        return _poisson_profile(plan, last, _ROUGHLY, _WIDE).estimate(delta)
+    roughly_at: dict[int, float] = {}
 
-    best = nearest_valley(lengths, roughly)
-    place = lengths.index(best)
-    known = lengths[max(place - 1, 0) : place + 2]
-    bottom = lowest_between(known, [roughly(last) for last in known])
-    return float(_windowed(bottom, most)), roughly(best)
+    def roughly(last: int) -> float:
+        if last not in roughly_at:
+            profile = _poisson_profile(plan, last, _ROUGHLY, _WIDE)
+            roughly_at[last] = profile.estimate(delta)
+        return roughly_at[last]
+
+    nearest_valley(lengths, roughly)
+    tried = sorted(roughly_at)
+    roughly(min(lowest_between(tried, [roughly_at[last] for last in tried]), most))
+    best = min(roughly_at, key=lambda last: roughly_at[last])
+    return float(_windowed(best, most)), roughly_at[best]
 
 
 def _windowed(last: int, most: int) -> int:

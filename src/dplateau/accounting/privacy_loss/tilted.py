@@ -246,7 +246,7 @@ def without_rest(copies: int) -> int:
     Copies that remain need a grid of their own and one more convolution: where the number is free
     to choose, one next to it is composed in little more than half the time.
     """
-    for number in range(copies, copies - min(copies // 100, _TRIES), -1):
+    for number in range(copies, copies - min(copies // 1000, _TRIES), -1):
         blocks, rest = number, 0
         while blocks > STAGE and not rest:
             _, blocks, rest = _first_stage(blocks)
