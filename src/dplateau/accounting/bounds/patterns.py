@@ -22,7 +22,7 @@ from dplateau.accounting.bounds.layouts import Arch, Growth, Layout, constant_la
 from dplateau.accounting.bounds.minimise import nearest_valley
 from dplateau.accounting.bounds.whole_patterns import MOST_STEPS
 from dplateau.accounting.bounds.whole_patterns import profile as whole_patterns_profile
-from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_losses
+from dplateau.accounting.privacy_loss.blocks import Block, Sketch, block_losses, sketch_on
 from dplateau.accounting.privacy_loss.profiles import Composed, PrivacyProfile, WithFailure
 from dplateau.plan.batches import REPLACE_ONE
 from dplateau.plan.plan import Plan
@@ -245,10 +245,10 @@ def _sketch(plan: Plan, steps: float, delta: float) -> tuple[float, Layout | Non
     spacing = _roomy(_ABOVE * floor)
     value, layout = (0.0, None)
     if floor > 0:
-        value, layout = _best(families, layout_of, Sketch(spacing), left)
+        value, layout = _best(families, layout_of, sketch_on(spacing), left)
     if layout is None or value > _RELIABLE * spacing * Sketch.TOP:  # the grid was too small
         middle = layout_of(families[0][len(families[0]) // 2])
-        value, layout = _best(families, layout_of, Sketch(_spacing(middle, left)), left)
+        value, layout = _best(families, layout_of, sketch_on(_spacing(middle, left)), left)
     return value, layout, filled
 
 
@@ -277,7 +277,7 @@ def _spacing(layout: Layout | None, delta: float) -> float:
     """The finest grid with room for about the epsilon to be sketched: the coarsest one shows it."""
     if layout is None:
         return _SPACINGS[-1]
-    return _roomy(Sketch(_SPACINGS[-1]).epsilon(layout.blocks, delta))
+    return _roomy(sketch_on(_SPACINGS[-1]).epsilon(layout.blocks, delta))
 
 
 def _roomy(value: float) -> float:
@@ -287,7 +287,7 @@ def _roomy(value: float) -> float:
 
 def horizon_sketch() -> Sketch:
     """A grid for `sketched`; with one for several questions no block is worked out twice."""
-    return Sketch(_HORIZON)
+    return sketch_on(_HORIZON)
 
 
 def sketched(

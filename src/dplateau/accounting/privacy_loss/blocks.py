@@ -29,6 +29,7 @@ from dplateau.accounting.privacy_loss.tilted import whole_power
 
 Vector = NDArray[np.float64]
 
+_MOST_KNOWN = 256  # blocks whose transforms a sketch remembers: 32 MiB
 _PADDING = 1e-9  # relative: more than the incomplete beta function errs by
 _NEVER = 1e-40  # chance of more hits than are told apart: sent to infinity
 _TRIED = 24  # numbers of hits at once, in the search for the largest one that is told apart
@@ -196,6 +197,8 @@ class Sketch:
 
     def _transforms(self, block: Block) -> tuple[NDArray[np.complex128], ...]:
         if block not in self._known:
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
             self._known[block] = self._made(block)
         return self._known[block]
 
@@ -214,6 +217,12 @@ class Sketch:
         grid = sums(all_three.ravel(), masses.ravel(), len(loss) * self._SIZE)
         grid = grid.reshape(len(loss), self._SIZE)
         return np.asarray(fft.rfft(grid / mass.sum(axis=1, keepdims=True)))
+
+
+@lru_cache(maxsize=2)
+def sketch_on(spacing: float) -> Sketch:
+    """The sketch on a grid of this spacing: a search asks for the same blocks again and again."""
+    return Sketch(spacing)
 
 
 def _products(
