@@ -32,7 +32,7 @@ _GEOMETRIC = tuple(Growth(ratio=r) for r in (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5
 _ARCHES = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0)  # times the likely number of blocks
 _MOST_BLOCKS = 1200
 _WORTH = 0.999  # of an epsilon: what is less by less is not looked for any further
-_STEEP = 1.01  # times the least epsilon: what lies between is tried as well
+_STEEP = 1.01  # times the least epsilon: halfway to a neighbour of more is tried as well
 _FINE = 1.003  # shifts of blocks are powers of it where steps differ
 _HARDLY = 0.1  # of the logarithm of a distance: contraction that does not change how blocks grow
 _FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[3])
@@ -381,8 +381,8 @@ def _best(
 
 
 def _between(best: Arch, around: Sequence[Arch], value: Callable[[Arch], float]) -> Iterator[Arch]:
-    """Arches halfway to those next to the best one that cost clearly more: the valley is narrow."""
+    """Halfway to those next to the best one that cost clearly more: there the valley is narrow."""
     place = around.index(best)
-    for other in {*around[max(place - 1, 0) : place + 2]} - {best}:
+    for other in around[max(place - 1, 0) : place + 2]:
         if value(other) > _STEEP * value(best):
             yield best._replace(blocks=round(math.sqrt(best.blocks * other.blocks)))

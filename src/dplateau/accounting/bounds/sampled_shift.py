@@ -15,12 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.accounting.bounds.composition import (
-    LONGEST,
-    random_batches,
-    ratio,
-    surely,
-)
+from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio, surely
 from dplateau.accounting.bounds.minimise import (
     lowest_between,
     minimise_over_integers,

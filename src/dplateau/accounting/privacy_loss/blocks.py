@@ -29,7 +29,7 @@ from dplateau.accounting.privacy_loss.tilted import whole_power
 
 Vector = NDArray[np.float64]
 
-_MOST_KNOWN = 512  # blocks whose transforms a sketch remembers: 64 MiB
+_MOST_KNOWN = 256  # blocks whose transforms a sketch remembers: 32 MiB
 _TOGETHER = 8  # blocks that are transformed at once: what the cache holds
 _PADDING = 1e-9  # relative: more than the incomplete beta function errs by
 _NEVER = 1e-40  # chance of more hits than are told apart: sent to infinity
