@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -218,15 +219,16 @@ def test_a_largest_pull_goes_when_it_is_idle() -> None:
 def test_never_below_walks_with_varying_drift(hit: float, far: float, pull: float) -> None:
     """Drifts that depend on the steps to go, which every map of a theorem's may have."""
     line, steps = Interval(far, 240), 80
+    kernel = lru_cache(1)(line.kernel)  # the same for every step of a drift that does not vary
     exact = 0.0
-    for power in (0.0, 0.5):
+    for power in (0.0, 0.5) if pull else (0.0,):  # without a pull both are the same walk
         worlds = []
         for move in (0.0, hit):
             law = np.zeros(line.points.size)
             law[np.argmin(np.abs(line.points))] = 1.0
             for left in range(steps, 0, -1):
                 drift = pull * hit if power == 0 else 2 * pull / math.sqrt(left)
-                law = law @ line.kernel(1.0, drift + move, 1.0)
+                law = law @ kernel(1.0, drift + move, 1.0)
             worlds.append(law)
         exact = max(exact, epsilon_between(*worlds, DELTA))
     assert dp.account(plan(hit, far)).bounds(DELTA)["coupling"] > exact * (1 - 2e-3)

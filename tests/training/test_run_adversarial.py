@@ -126,17 +126,24 @@ def expansion(loss, X, y, pair, **fields):
     return length(after[0] - after[1]) / length(pair[0] - pair[1]), plan
 
 
-@names
+STEPS = {
+    "limit": {},
+    "strongly convex": {"step": 0.7, "regularization": 0.4},
+    "ball": {"domain": dp.L2Ball(0.8), "l1": 0.05},
+    "cross": {"domain": dp.L1Ball(0.8)},
+    "single record": {"batches": dp.Cyclic(1)},
+}
+
+
+def climbed(loss, name):
+    """Every loss at its limit, and a loss of one score and one of several with everything else."""
+    quick = name == "limit" or loss in (LOSSES[1], LOSSES[6])
+    about = f"{name}-{loss.kind}{loss.intercept:g}"
+    return pytest.param(loss, STEPS[name], id=about, marks=[] if quick else pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"step": 0.7, "regularization": 0.4},
-        {"domain": dp.L2Ball(0.8), "l1": 0.05},
-        {"domain": dp.L1Ball(0.8)},
-        {"batches": dp.Cyclic(1)},
-    ],
-    ids=["limit", "strongly convex", "ball", "cross", "single record"],
+    ("loss", "fields"), [climbed(loss, name) for name in STEPS for loss in LOSSES]
 )
 def test_climbing_finds_no_step_that_expands(loss, fields):
     rng = np.random.default_rng(3)
