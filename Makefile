@@ -68,7 +68,7 @@ bench-records: $(READY)
 	mkdir -p out
 	$(BIN)/python examples/records/mnist_scattering.py --features out/scattering.npz
 	$(BIN)/python examples/records/mnist_scattering.py --features out/scattering.npz --search
-	$(BIN)/python examples/records/heart.py $(HEART)
+	$(BIN)/python examples/records/heart.py $(HEART) $(if $(HEART),--out examples/records/results)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache site out

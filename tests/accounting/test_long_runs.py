@@ -20,6 +20,7 @@ REPLACED = {"neighboring_relation": "replace_one"}
 ADDED = {"neighboring_relation": "add_or_remove_one"}
 FAMILIES = {
     "Poisson, small ball": {"domain": dp.L2Ball(0.3), "noise_multiplier": 8.0, **ADDED},
+    "Poisson, longer horizon": {"domain": dp.L2Ball(1.0), "noise_multiplier": 2.0, **ADDED},
     "Poisson, hard hits": {"domain": dp.L2Ball(1.0), "noise_multiplier": 0.7, **ADDED},
     "Poisson, replaced": {"domain": dp.L2Ball(1.0), "noise_multiplier": 0.7, **REPLACED},
     "Poisson, penalty": {"domain": dp.L2Ball(1.0), "regularization": 0.002, **ADDED},
@@ -67,7 +68,7 @@ def worked(monkeypatch):
         monkeypatch.setattr(owner, name, counted)
 
     count(patterns, "block_losses")
-    count(blocks.Sketch, "_made")
+    count(blocks, "_roughly")
     count(Composition, "_composed")
     count(sampled, "symmetrised_subsampling_loss")
     return counts
@@ -79,6 +80,7 @@ def test_a_long_run_takes_no_more_work(family, worked):
     for steps in (10**4, 10**9):
         for cached in (patterns._sketch, forgetting._added_up, forgetting._blocked):
             cached.cache_clear()
+        blocks.sketch_on.cache_clear()
         blocks.block_losses.cache_clear()
         sampled.fixed_size_step.cache_clear()
         worked.clear()

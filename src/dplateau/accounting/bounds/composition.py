@@ -29,7 +29,7 @@ Vector = NDArray[np.float64]
 LONGEST = 4_000_000  # steps of a varying schedule that are looked at one by one
 _GROUPS = 48  # distinct steps that are composed apart; more are rounded up to these
 _SURELY_LONGER = 2.0  # composition of so many times a horizon's steps cannot cost less than it
-SURELY = 0.6  # of what moments say, no composition is taken to cost less
+_SURELY = 0.6  # of what moments say, no composition of many hits is taken to cost less
 _CLOSE, _MANY_HITS = 0.95, 10.0  # nor than this part of what saddle points say of so many hits
 _NUMBERS, _THRESHOLDS = 32, 40  # of hits on either side of the mean, and of tests, that are tried
 _TINY = -600.0  # logarithms of chances that are surely not rounded to nothing
@@ -154,6 +154,21 @@ def hardly_less(plan: Plan, steps: float, profile: PrivacyProfile, delta: float)
     if steps * plan.hits.chance < _MANY_HITS:
         return 0.0
     return _CLOSE * profile.likely(delta)
+
+
+def surely(
+    plan: Plan, steps: float, profile: PrivacyProfile, delta: float, moments: float
+) -> float:
+    """What so many sampled steps are taken to cost at least, given what moments say of them.
+
+    See docs/theory.md#section-7.
+
+    By the saddle point, or a part of what moments say where that does not hold; rare hits may cost
+    far less than either.
+    """
+    if steps * plan.hits.chance < _MANY_HITS:
+        return 0.0
+    return max(_SURELY * moments, hardly_less(plan, steps, profile, delta))
 
 
 def composition(plan: Plan, last: float = math.inf, cell: float = CELL) -> PrivacyProfile:

@@ -19,9 +19,9 @@ from dplateau.accounting.bounds import patterns
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import (
     LONGEST,
-    SURELY,
     composition,
     hardly_less,
+    surely,
     walk_floor,
 )
 from dplateau.accounting.bounds.hypotheses import contraction_checked
@@ -162,7 +162,7 @@ def _within(
                 found.append(_chosen(profile, blocked, chance(blocked)))
     shown = _chosen(from_same_point(endless, added_up), added_up, chance(added_up))
     hidden = min((each.epsilon(delta) for each in found), default=math.inf)
-    least = max(SURELY * all_shown, hardly_less(plan, added_up, shown.profile, delta))
+    least = surely(plan, added_up, shown.profile, delta, all_shown)
     if not (hidden < least or (found and hidden < NEARLY * shown.profile.sketched(delta))):
         found.append(shown)
     best = min(found, key=lambda each: each.epsilon(delta))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,7 +27,8 @@ _DEEP = 12.0  # memories 1/(1-c) after which the rest of the past is one block
 _STEEPEST = 600.0  # exponents of sums that only have to be bounded below
 _PADDING = 1e-12
 _EXACT, _LEVEL = 8.0, 1.12  # sizes above the first are powers of the second apart
-_ARCH_LEVEL = 1.25  # for arches, which have room for more blocks that are equal
+_ARCH_EXACT, _ARCH_SIZES = 12.0, 9.0  # an arch has about so many sizes above the first
+_ROOTS, _LEAST_GAP = 1.1, 0.05  # gaps between their roots: powers of the first, and the least
 _HALVINGS = 24
 
 
@@ -79,15 +80,28 @@ class Arch(NamedTuple):
     Made for a number of steps that hardly contract. To second order in the chance of a hit a block
     costs ``h_i^2 (e^(mu^2) - 1)`` with ``mu^2 = u^2/h_{i-1}``: in all, up to a constant,
     ``u^2 (h_last + sum h'^2/2h) + blocks u^4/2``. Large blocks in the middle, small ones at both
-    ends and about `likely` many of them make that least (theory, section 14).
+    ends and some number of them make that least (theory, section 14). A jump costs ``h'^2/2h`` too,
+    so large sizes are rounded to some whose roots are ``gap`` apart: all jumps cost the same then.
     """
 
     blocks: int
+    gap: float = 1.0
 
     @classmethod
-    def likely(cls, hit: float, steps: float) -> float:
-        """How many blocks are about the best for hits of ``hit`` noise deviations."""
-        return float((8 * math.pi**2 * steps / hit**2) ** (1 / 3))
+    def family(
+        cls, hit: float, steps: float, factors: Sequence[float], most: float
+    ) -> tuple[Arch, ...]:
+        """Arches of these factors times the likely number of blocks, with the same few sizes.
+
+        ``hit`` is in noise deviations; ``most`` is how many blocks there may be. How many sizes
+        there are does not depend on the number of steps, and so neither does what they cost.
+        """
+        likely = (8 * math.pi**2 * steps / hit**2) ** (1 / 3)
+        numbers = [round(min(max(factor * likely, 1.0), most)) for factor in factors]
+        top = 1 + math.pi / 2 * steps / numbers[len(numbers) // 2]
+        gap = (math.sqrt(max(top, _ARCH_EXACT)) - math.sqrt(_ARCH_EXACT)) / _ARCH_SIZES
+        gap = _ROOTS ** round(math.log(max(gap, _LEAST_GAP)) / math.log(_ROOTS))
+        return tuple(cls(blocks, gap) for blocks in numbers)
 
     @property
     def most_blocks(self) -> int:
@@ -119,9 +133,10 @@ class Arch(NamedTuple):
         return self._of_height(shape, high)
 
     def _of_height(self, shape: Vector, height: float) -> Vector:
-        sizes = 1 + height * shape
-        levels = np.rint(np.log(np.maximum(sizes, _EXACT) / _EXACT) / math.log(_ARCH_LEVEL))
-        found = np.where(sizes < _EXACT, np.floor(sizes), np.rint(_EXACT * _ARCH_LEVEL**levels))
+        sizes, least = 1 + height * shape, math.sqrt(_ARCH_EXACT)
+        places = np.rint((np.sqrt(np.maximum(sizes, _ARCH_EXACT)) - least) / self.gap)
+        rounded = np.rint((least + self.gap * places) ** 2)
+        found = np.where(sizes < _ARCH_EXACT, np.floor(sizes), rounded)
         found[0] = 1.0  # its hits have no noise but that of the last step
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -32,6 +32,7 @@ _GEOMETRIC = tuple(Growth(ratio=r) for r in (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5
 _ARCHES = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0)  # times the likely number of blocks
 _MOST_BLOCKS = 1200
 _WORTH = 0.999  # of an epsilon: what is less by less is not looked for any further
+_STEEP = 1.01  # times the least epsilon: what lies between is tried as well
 _FINE = 1.003  # shifts of blocks are powers of it where steps differ
 _HARDLY = 0.1  # of the logarithm of a distance: contraction that does not change how blocks grow
 _FEW = (_QUADRATIC[1], _QUADRATIC[4], _GEOMETRIC[3])
@@ -256,10 +257,8 @@ def _families(plan: Plan, facts: _Facts, steps: float) -> list[Sequence[Growth |
     """Ways to cut steps into blocks, by how contraction helps: arches where it hardly does."""
     if not cuts_evenly(plan, steps):
         return [_QUADRATIC, _GEOMETRIC]
-    likely = Arch.likely(facts.hit, steps)
-    most = min(float(_MOST_BLOCKS), steps)
     factors = _ARCHES if plan.is_constant else _ARCHES[:5]  # blocks of steps that differ do, too
-    return [tuple(Arch(round(min(max(factor * likely, 1.0), most))) for factor in factors)]
+    return [Arch.family(facts.hit, steps, factors, min(float(_MOST_BLOCKS), steps))]
 
 
 def cuts_evenly(plan: Plan, steps: float) -> bool:
@@ -370,8 +369,20 @@ def _best(
             return math.inf, None
         return sketch.epsilon(layout.blocks, delta), layout
 
-    ends = [nearest_valley(family, lambda growth: tried(growth)[0], _WORTH) for family in families]
-    best = min(ends, key=lambda growth: tried(growth)[0])
+    def value(growth: Growth | Arch) -> float:
+        return tried(growth)[0]
+
+    ends = [nearest_valley(family, value, _WORTH) for family in families]
+    best = min(ends, key=value)
     if isinstance(best, Arch):
-        return tried(best)
+        around = [arch for arch in families[0] if isinstance(arch, Arch)]
+        return tried(min([best, *_between(best, around, value)], key=value))
     return min(tried(best), tried(best._replace(exact=True)), key=lambda pair: pair[0])
+
+
+def _between(best: Arch, around: Sequence[Arch], value: Callable[[Arch], float]) -> Iterator[Arch]:
+    """Arches halfway to those next to the best one that cost clearly more: the valley is narrow."""
+    place = around.index(best)
+    for other in {*around[max(place - 1, 0) : place + 2]} - {best}:
+        if value(other) > _STEEP * value(best):
+            yield best._replace(blocks=round(math.sqrt(best.blocks * other.blocks)))

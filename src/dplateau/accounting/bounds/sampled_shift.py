@@ -15,7 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplateau.accounting.bounds.composition import LONGEST, random_batches, ratio
+from dplateau.accounting.bounds.composition import (
+    LONGEST,
+    random_batches,
+    ratio,
+    surely,
+)
 from dplateau.accounting.bounds.minimise import (
     lowest_between,
     minimise_over_integers,
@@ -108,7 +113,7 @@ def poisson_shift(plan: Plan, delta: float) -> tuple[PrivacyProfile, float]:
 
 @lru_cache(maxsize=8)
 def poisson_window(plan: Plan, delta: float) -> tuple[float, float]:
-    """The best length of a window for Poisson batches, and what moments say that it costs."""
+    """The best length of a window for Poisson batches, and what it is taken to cost at least."""
     most = int(min(plan.iterations, _longest_window(plan)))
     if most < 1 or math.isinf(plan.diameter) or not _noisy(plan):
         return math.inf, math.inf
@@ -119,19 +124,19 @@ def poisson_window(plan: Plan, delta: float) -> tuple[float, float]:
     # Order two finds the valley; the moments of the distribution itself find its bottom.
     lengths = [min(most, max(1, round(length * factor))) for factor in _NEARBY]
 
-    roughly_at: dict[int, float] = {}
+    rough: dict[int, PrivacyProfile] = {}
 
-    def roughly(last: int) -> float:
-        if last not in roughly_at:
-            profile = _poisson_profile(plan, last, _ROUGHLY, _WIDE)
-            roughly_at[last] = profile.estimate(delta)
-        return roughly_at[last]
+    def moments(last: int) -> float:
+        if last not in rough:
+            rough[last] = _poisson_profile(plan, last, _ROUGHLY, _WIDE)
+        return rough[last].estimate(delta)
 
-    nearest_valley(lengths, roughly)
-    tried = sorted(roughly_at)
-    roughly(min(lowest_between(tried, [roughly_at[last] for last in tried]), most))
-    best = min(roughly_at, key=lambda last: roughly_at[last])
-    return float(_windowed(best, most)), roughly_at[best]
+    nearest_valley(lengths, moments)
+    tried = sorted(rough)
+    moments(min(lowest_between(tried, [moments(last) for last in tried]), most))
+    best = min(rough, key=moments)
+    least = surely(plan, best, rough[best], delta, moments(best))
+    return float(_windowed(best, most)), least
 
 
 def _windowed(last: int, most: int) -> int:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dplateau.accounting.bounds.base import Bound, Chosen
-from dplateau.accounting.bounds.composition import LONGEST, SURELY
+from dplateau.accounting.bounds.composition import LONGEST
 from dplateau.accounting.bounds.hypotheses import contraction_checked
 from dplateau.accounting.bounds.minimise import minimise_over_integers
 from dplateau.accounting.bounds.sampled_shift import (
@@ -77,10 +77,10 @@ class ShiftBound(Bound):
         return gdp_epsilon(2 * math.sqrt(moved), delta)
 
     def outlook(self, plan: Plan, delta: float, found: Mapping[str, Chosen]) -> float:
-        """With Poisson batches and ``c < 1``: a part of what moments say of the best window."""
+        """With Poisson batches and ``c < 1``: a little below what the best window costs."""
         if plan.hits.deterministic or plan.hits.exchanged or self.floor(plan, delta) > 0:
             return 0.0
-        return SURELY * poisson_window(plan, delta)[1]
+        return poisson_window(plan, delta)[1]
 
     def reason(self, chosen: Chosen) -> str:
         return (
