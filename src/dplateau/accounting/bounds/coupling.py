@@ -173,7 +173,7 @@ def _scale(plan: Plan, delta: float) -> float:
     return best if forgotten is None else min(best, forgotten.epsilon(delta))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)  # a kilobyte or two each: a certificate and whoever verifies it ask alike
 def _played(turns: Turns, scale: float, delta: float) -> tuple[Tabulated, int]:
     """The profile that the game proves, and the steps it looks at."""
     losses = _losses(scale)
