@@ -61,7 +61,7 @@ def length(vector):
 
 @names
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("norm", [1.0, 0.1, 3.7])
+@pytest.mark.parametrize("norm", [1.0, pytest.param(0.1, marks=pytest.mark.slow), 3.7])
 def test_no_gradient_exceeds_the_lipschitz_constant_even_by_rounding(
     either_engine, loss, dtype, norm
 ):
