@@ -4,10 +4,13 @@ The same examples every time where a landing is judged; others in ``make test-al
 ``HYPOTHESIS_PROFILE=random``.
 """
 
+import gc
 import os
 import sys
+from functools import cache
 
 import pytest
+import typer.main
 from hypothesis import settings
 
 from dplateau.cli import main
@@ -31,6 +34,15 @@ def pytest_collection_modifyitems(items):
             item._id = type(item._id).parse(grouped)
 
 
+def pytest_collection_finish():
+    """Modules and tests stay: no later collection, nor a look for what holds a model, walks them.
+
+    A million objects are there by now, and every fit looks for a pipeline around it.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """A file that names no group is one: its fixtures and accounts are worked out by one worker."""
@@ -44,6 +56,19 @@ def pytest_xdist_make_scheduler(config, log):
             return nodeid.split("::")[0] if scope == nodeid else scope
 
     return ByFile(config, log)
+
+
+@cache
+def _made(app, *registered, make=typer.main.get_command):
+    return make(app)
+
+
+def _command(app):
+    """typer makes the whole tree of options anew for every call: once will do."""
+    return _made(app, len(app.registered_commands), len(app.registered_groups))
+
+
+typer.main.get_command = _command
 
 
 @pytest.fixture

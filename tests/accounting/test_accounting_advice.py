@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import pytest
 
@@ -48,6 +49,11 @@ def afforded(budget, steps, **changes):
 
 def least(**changes):
     return dp.calibrate(PLAN.replace(**changes), 1.0, 1e-6)
+
+
+@cache  # where two pieces of advice lead
+def widest():
+    return dp.largest_radius(PLAN.replace(domain=BALL, iterations=1000), 1.0, 1e-6)
 
 
 def planned(**options):
@@ -98,12 +104,12 @@ def searched(radii):
         (
             lambda: dp.largest_radius(PLAN, 1.0, 1e-6),
             "Give it an L2Ball (any radius) to start from",
-            lambda: dp.largest_radius(PLAN.replace(domain=BALL, iterations=1000), 1.0, 1e-6),
+            widest,
         ),
         (
             lambda: dp.largest_radius(LOUD.replace(domain=BALL, iterations=1000), 1.0, 1e-6),
             "the last steps alone are too much. Add noise",
-            lambda: dp.largest_radius(PLAN.replace(domain=BALL, iterations=1000), 1.0, 1e-6),
+            widest,
         ),
         (
             lambda: trained(intervals=True),

@@ -92,7 +92,7 @@ def test_a_long_run_takes_no_more_work(family, worked):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("steps", [100, 10**4, 10**6])
+@pytest.mark.parametrize("steps", [100, pytest.param(10**4, marks=pytest.mark.slow), 10**6])
 def test_no_bound_undercuts_its_floor(family, steps):
     plan = plan_of(family, steps)
     answers = dp.account(plan).bounds(DELTA)

@@ -121,9 +121,18 @@ def test_never_above_the_published_bound_and_the_issue_s_number() -> None:
     assert bounds[PROFILE] < 1.5127
 
 
-@pytest.mark.parametrize("before", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("mu", [0.05, 0.5, 2.0])
-@pytest.mark.parametrize("law", [*LAWS, PoissonTrials(200.0)], ids=lambda law: f"{law.mean:.1f}")
+AFTER = [  # every law with every mu and every release before it; all three together in test-all
+    pytest.param(
+        law, mu, before, id=f"{law.mean:.1f}-{mu}-{before}", marks=[] if quick else pytest.mark.slow
+    )
+    for n, law in enumerate([*LAWS, PoissonTrials(200.0)])
+    for k, mu in enumerate([0.05, 0.5, 2.0])
+    for j, before in enumerate([0.0, 0.1, 1.0])
+    for quick in [(n + k + j) % 3 == 0]
+]
+
+
+@pytest.mark.parametrize(("law", "mu", "before"), AFTER)
 def test_never_above_the_published_bound_after_a_release(law: Trials, mu: float, before) -> None:
     """Renyi divergences of a release and of the search after it add up."""
     delta, orders = 1e-5, ORDERS[::7]

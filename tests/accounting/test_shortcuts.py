@@ -32,6 +32,8 @@ from dplateau.accounting.privacy_loss.sampled import (
 )
 from dplateau.accounting.privacy_loss.tilted import STAGE, Tilted, whole_power, without_rest
 
+SLOW = pytest.mark.slow
+
 
 def plain(steps=3000, noise=1.5, **more):
     defaults = {
@@ -162,11 +164,14 @@ def test_shifts_of_steps_that_differ_are_rounded_up():
 # -- what is dismissed would not have won ----------------------------------------------------------
 
 
-GRID = list(
-    itertools.product(
-        (60, 1000, 20_000), (0.7, 2.0, 8.0), ("add_or_remove_one", "replace_one"), (1e-4, 1e-8)
+GRID = [
+    pytest.param(*case, marks=[] if place % 5 in (0, 2) else SLOW)
+    for place, case in enumerate(
+        itertools.product(
+            (60, 1000, 20_000), (0.7, 2.0, 8.0), ("add_or_remove_one", "replace_one"), (1e-4, 1e-8)
+        )
     )
-)
+]
 
 
 @pytest.mark.parametrize(("steps", "noise", "relation", "delta"), GRID)
@@ -191,10 +196,15 @@ def test_sketches_are_hardly_above_the_bound(steps, noise, relation, delta):
     assert promised <= profile.epsilon(delta)
 
 
-@pytest.mark.parametrize("radius", [0.3, 2.0, math.inf])
-@pytest.mark.parametrize("penalty", [0.0, 0.002])
-@pytest.mark.parametrize("noise", [0.7, 2.0, 8.0])
-@pytest.mark.parametrize("steps", [500, 10**5])
+ASKED = [
+    pytest.param(radius, penalty, noise, steps, marks=[] if place % 7 in (0, 3) else SLOW)
+    for place, (radius, penalty, noise, steps) in enumerate(
+        itertools.product((0.3, 2.0, math.inf), (0.0, 0.002), (0.7, 2.0, 8.0), (500, 10**5))
+    )
+]
+
+
+@pytest.mark.parametrize(("radius", "penalty", "noise", "steps"), ASKED)
 def test_what_is_not_asked_would_not_have_won(radius, penalty, noise, steps):
     domain = dp.Everywhere() if math.isinf(radius) else dp.L2Ball(radius)
     plan = plain(steps, noise, domain=domain, regularization=penalty)

@@ -87,7 +87,11 @@ def test_lower_bound_holds_in_95_of_100_repetitions():
 
 @pytest.mark.parametrize(
     "relation",
-    ["replace_one", "add_or_remove_one", pytest.param("replace_special", marks=pytest.mark.slow)],
+    [
+        "replace_one",
+        pytest.param("add_or_remove_one", marks=pytest.mark.slow),
+        pytest.param("replace_special", marks=pytest.mark.slow),
+    ],
 )
 def test_own_trainer_reaches_sixty_percent_of_the_exact_mu(relation):
     sigma = 8.0 if relation == "replace_one" else 4.0

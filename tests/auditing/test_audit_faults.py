@@ -97,7 +97,7 @@ def test_broken_trainer_is_caught_and_honest_one_is_not(fault, reference_trainer
     assert honest.verdict == "consistent", honest.violations
 
 
-LONG = (batches_reused, average_released, divided_by_realised_poisson_size)
+LONG = (noise_halved, batches_reused, average_released, divided_by_realised_poisson_size)
 
 
 @pytest.mark.parametrize(

@@ -53,5 +53,5 @@ def test_showing_the_losers_is_found_out(search: Search) -> None:
         number = shown.trials.draw(generator)
         return float((moved + generator.standard_normal(number)).sum())
 
-    found = audit_selection(search, 1e-2, runs=8000, random_state=1, released=all_scores)
+    found = audit_selection(search, 1e-2, runs=3000, random_state=1, released=all_scores)
     assert found.verdict == "violated"

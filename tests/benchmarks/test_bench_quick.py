@@ -175,7 +175,12 @@ def test_every_row_of_every_data_set_is_bounded():
             assert abs(problem.y_train).max() <= 1.0
 
 
-def test_the_committed_page_is_made_from_the_committed_results(tmp_path):
+@pytest.mark.parametrize("drawn", ["not saved", pytest.param("saved", marks=pytest.mark.slow)])
+def test_the_committed_page_is_made_from_the_committed_results(tmp_path, monkeypatch, drawn):
+    """Pictures are drawn, but not saved where only the page is looked at: that takes seconds."""
+    if drawn == "not saved":
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+        monkeypatch.setattr("matplotlib.figure.Figure.tight_layout", lambda *_, **__: None)
     written = page.write(store.stored("full"), "full", tmp_path)
     committed = environments.ROOT / "docs" / "benchmarks.md"
     assert written.read_text() == committed.read_text(), "run `python -m benchmarks --no-measure`"

@@ -48,12 +48,19 @@ def test_search_then_verify_and_predict(dplateau, folder) -> None:
     assert dplateau("predict", folder / "out", folder / "people.csv", "--json")[0] == 0
 
 
-def test_train_with_search(dplateau, folder) -> None:
-    code, out, err = dplateau(*arguments(folder, "train", "--search", "radius=0.5,1,2,4"))
+@pytest.mark.parametrize(
+    ("candidates", "grid"),
+    [
+        (2, ("--search", "radius=0.5,4", "--search", "steps=20")),
+        pytest.param(4, ("--search", "radius=0.5,1,2,4"), marks=pytest.mark.slow),  # docs/cli.md
+    ],
+)
+def test_train_with_search(dplateau, folder, candidates, grid) -> None:
+    code, out, err = dplateau(*arguments(folder, "train", *grid))
     assert code == 0, err
     assert json.loads(out)["epsilon"] <= 4
     stored = json.loads((folder / "out" / "certificate.json").read_text())
-    assert len(stored["search"]["candidates"]) == 4
+    assert len(stored["search"]["candidates"]) == candidates
 
 
 @pytest.mark.parametrize(("command", "option"), [("search", "--over"), ("train", "--search")])

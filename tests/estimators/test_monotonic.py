@@ -46,7 +46,7 @@ def keeps_its_signs(model, signs=SIGNS):
         {"batches": "cyclic", "batch_size": 24, "hidden_state": False},
         {"data_norm": None, "feature_bounds": [(-0.3, 0.3)] * D},
         {"data_norm": None, "feature_bounds": [(-0.3, 0.3)] * D, "scaling": "standard"},
-        {"fit_intercept": False, "radius": 2.0},
+        pytest.param({"fit_intercept": False, "radius": 2.0}, marks=pytest.mark.slow),
         {"scaling": "standard"},
     ],
     ids=lambda c: ",".join(c) or "defaults",

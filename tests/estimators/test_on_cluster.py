@@ -5,6 +5,7 @@ and stopped by their ids.
 """
 
 import io
+import itertools
 import json
 import logging
 import re
@@ -182,6 +183,11 @@ SEARCHED = {
     "numbers": (dp.PrivateLinearRegression, {"target_bounds": (0, 2)}),
     "median": (dp.PrivateQuantileRegressor, {"target_bounds": (0, 2), "quantile": 0.5}),
 }
+QUICK = {  # every kind, and both relations
+    ("classes", "add_or_remove_one"),
+    ("numbers", "replace_one"),
+    ("median", "add_or_remove_one"),
+}
 
 
 def searched(kind, relation="replace_one", **changes):
@@ -192,8 +198,13 @@ def searched(kind, relation="replace_one", **changes):
     return dp.PrivateSearch(estimator(**facts, **bounds, **changes), grid, **budget)
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("kind", SEARCHED)
+@pytest.mark.parametrize(
+    ("kind", "relation"),
+    [
+        pytest.param(*pair, marks=[] if pair in QUICK else pytest.mark.slow)
+        for pair in itertools.product(SEARCHED, ("replace_one", "add_or_remove_one"))
+    ],
+)
 def test_a_search_on_workers_chooses_what_one_machine_chooses(client, table, kind, relation):
     X, y, far_X, far_y = arrays(table)
     here = searched(kind, relation, scaling="standard").fit(X, y)

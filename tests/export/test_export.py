@@ -187,6 +187,15 @@ def test_what_is_no_event_is_refused():
         event_of(PLAN.replace(iterations=float("inf"), domain=dp.L2Ball(1.0)))
 
 
+@pytest.mark.parametrize(
+    "fitted",
+    [
+        "two",
+        "numbers",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("three", "words")),
+    ],
+    indirect=True,
+)
 def test_an_event_file_goes_into_a_ledger(fitted, tmp_path):
     stored = json.loads(event_file(fitted.certificate_))
     assert stored["certificate"] == fitted.certificate_.to_dict()["digest"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -44,6 +45,7 @@ def schema(factor: float) -> dict:
 TRAINED, TESTED = people(6000, 0), people(3000, 1)
 
 
+@cache  # models that several tests compare with
 def accuracy(factor: float, scaling: str) -> tuple[float, TableModel]:
     model = TableModel.train(
         TRAINED, schema(factor), "rich", epsilon=1.0, delta=1e-6, scaling=scaling, random_state=6

@@ -102,9 +102,16 @@ def test_the_plan_knows_its_law():
         plan_of(step_size=7.0)
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one", "replace_special"])
-@pytest.mark.parametrize("iterations", [30, 33, 1])
-@pytest.mark.parametrize("changes", [{}, {"regularization": 0.1}, {"domain": dp.L2Ball(3.0)}])
+BETWEEN = [  # every two of the three meet in the share that is quick
+    pytest.param(relation, iterations, changes, marks=[] if quick else pytest.mark.slow)
+    for i, relation in enumerate(["add_or_remove_one", "replace_one", "replace_special"])
+    for j, iterations in enumerate([30, 33, 1])
+    for k, changes in enumerate([{}, {"regularization": 0.1}, {"domain": dp.L2Ball(3.0)}])
+    for quick in [(i + j + k) % 3 == 0]
+]
+
+
+@pytest.mark.parametrize(("relation", "iterations", "changes"), BETWEEN)
 def test_the_truth_lies_between(relation, iterations, changes):
     plan = plan_of(neighboring_relation=relation, iterations=iterations, **changes)
     upper = dp.account(plan).epsilon(1e-5)

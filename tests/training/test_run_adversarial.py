@@ -61,7 +61,7 @@ def length(vector):
 
 @names
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("norm", [1.0, 0.1, 3.7])
+@pytest.mark.parametrize("norm", [1.0, pytest.param(0.1, marks=pytest.mark.slow), 3.7])
 def test_no_gradient_exceeds_the_lipschitz_constant_even_by_rounding(
     either_engine, loss, dtype, norm
 ):
@@ -126,17 +126,24 @@ def expansion(loss, X, y, pair, **fields):
     return length(after[0] - after[1]) / length(pair[0] - pair[1]), plan
 
 
-@names
+STEPS = {
+    "limit": {},
+    "strongly convex": {"step": 0.7, "regularization": 0.4},
+    "ball": {"domain": dp.L2Ball(0.8), "l1": 0.05},
+    "cross": {"domain": dp.L1Ball(0.8)},
+    "single record": {"batches": dp.Cyclic(1)},
+}
+
+
+def climbed(loss, name):
+    """Every loss at its limit, and a loss of one score and one of several with everything else."""
+    quick = name == "limit" or loss in (LOSSES[1], LOSSES[6])
+    about = f"{name}-{loss.kind}{loss.intercept:g}"
+    return pytest.param(loss, STEPS[name], id=about, marks=[] if quick else pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"step": 0.7, "regularization": 0.4},
-        {"domain": dp.L2Ball(0.8), "l1": 0.05},
-        {"domain": dp.L1Ball(0.8)},
-        {"batches": dp.Cyclic(1)},
-    ],
-    ids=["limit", "strongly convex", "ball", "cross", "single record"],
+    ("loss", "fields"), [climbed(loss, name) for name in STEPS for loss in LOSSES]
 )
 def test_climbing_finds_no_step_that_expands(loss, fields):
     rng = np.random.default_rng(3)

@@ -10,6 +10,7 @@ import math
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -312,8 +313,13 @@ def _probability(value: float) -> float:
 
 def versions() -> dict[str, str]:
     """The versions that a bound's numbers may depend on."""
-    found = {name: metadata.version(name) for name in _PACKAGES}
+    found = {name: _version(name) for name in _PACKAGES}
     return {"dplateau": dplateau.__version__, "python": platform.python_version(), **found}
+
+
+@cache  # read from disk; what is imported stays
+def _version(package: str) -> str:
+    return metadata.version(package)
 
 
 def fingerprint(weights: ArrayLike) -> str:

@@ -15,6 +15,7 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 from typing import ClassVar, NamedTuple
 
 from dplateau.accounting.privacy_loss.profiles import PrivacyProfile
@@ -106,17 +107,22 @@ class Bound(abc.ABC):
 _REGISTERED: dict[str, Bound] = {}
 
 
-def registered() -> list[Bound]:
-    """Every bound there is, in the order in which they are asked."""
+@cache  # a directory is listed once, not for every question
+def _import_all() -> None:
     package = importlib.import_module(__package__)
     for module in pkgutil.iter_modules(package.__path__, f"{__package__}."):
         importlib.import_module(module.name)
+
+
+def registered() -> list[Bound]:
+    """Every bound there is, in the order in which they are asked."""
+    _import_all()
     return sorted(_REGISTERED.values(), key=lambda bound: (bound.rank, bound.name))
 
 
 def bound_named(name: str) -> Bound:
     """The registered bound of that name."""
-    registered()
+    _import_all()
     return _REGISTERED[name]
 
 

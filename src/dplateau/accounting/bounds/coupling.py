@@ -9,12 +9,12 @@ how much privacy has been lost. `dplateau.accounting.bounds.pursuit` plays this 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dplateau.accounting.bounds.base import Bound, Chosen
 from dplateau.accounting.bounds.composition import LONGEST
@@ -43,6 +43,11 @@ _LOOKS = 30  # at the value, each after some turns
 _SETTLED = 3e-4  # relative change of epsilon between two looks
 
 
+@cache  # looking for them takes longer than a short game; numpy's are there for good
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
 class CouplingBound(Bound):
     """Section 24: the two neighbours coupled until the end, with a view to what has been lost.
 
@@ -68,7 +73,7 @@ class CouplingBound(Bound):
         scale = _scale(plan, delta)
         if not turns.rules.price < _DEAREST * scale < math.inf:
             return None
-        with threadpool_limits(1, user_api="blas"):  # matrices too small for threads to pay
+        with _libraries().limit(limits=1, user_api="blas"):  # matrices too small for threads to pay
             profile, played = _played(turns, scale, delta)
         return Chosen(self.name, profile, min(played, plan.iterations))
 
@@ -168,7 +173,7 @@ def _scale(plan: Plan, delta: float) -> float:
     return best if forgotten is None else min(best, forgotten.epsilon(delta))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)  # a kilobyte or two each: a certificate and whoever verifies it ask alike
 def _played(turns: Turns, scale: float, delta: float) -> tuple[Tabulated, int]:
     """The profile that the game proves, and the steps it looks at."""
     losses = _losses(scale)

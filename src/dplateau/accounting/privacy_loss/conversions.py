@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -137,6 +138,7 @@ def rough_gdp_epsilons(mus: Vector, deltas: Vector, start: float) -> Vector:
         return np.where(np.isfinite(found) & (np.abs(step) < 1e-3), found, np.inf)
 
 
+@lru_cache(maxsize=64)  # a fit asks for the same thrice, a hundred roots each
 def gdp_of(epsilon: float, delta: float) -> float:
     """The largest ``mu`` with ``gdp_epsilon(mu, delta) <= epsilon``, rounded down."""
     low, high = 0.0, 1.0
@@ -144,6 +146,8 @@ def gdp_of(epsilon: float, delta: float) -> float:
         low, high = high, 2 * high
     for _ in range(80):
         middle = (low + high) / 2
+        if middle in (low, high):  # neighbours among the floats
+            break
         if gdp_epsilon(middle, delta) <= epsilon:
             low = middle
         else:
