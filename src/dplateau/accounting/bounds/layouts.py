@@ -27,7 +27,8 @@ _DEEP = 12.0  # memories 1/(1-c) after which the rest of the past is one block
 _STEEPEST = 600.0  # exponents of sums that only have to be bounded below
 _PADDING = 1e-12
 _EXACT, _LEVEL = 8.0, 1.12  # sizes above the first are powers of the second apart
-_ARCH_EXACT, _ARCH_SIZES = 12.0, 9.0  # an arch has about so many sizes above the first
+_ARCH_EXACT, _LEAST_EXACT = 12.0, 4.0  # sizes up to which none is rounded: of hard and soft hits
+_ARCH_SIZES = 11.0  # sizes of an arch above that, about
 _ROOTS, _LEAST_GAP = 1.1, 0.05  # gaps between their roots: powers of the first, and the least
 _HALVINGS = 24
 
@@ -86,6 +87,7 @@ class Arch(NamedTuple):
 
     blocks: int
     gap: float = 1.0
+    exact: float = _ARCH_EXACT
 
     @classmethod
     def family(
@@ -99,9 +101,10 @@ class Arch(NamedTuple):
         likely = (8 * math.pi**2 * steps / hit**2) ** (1 / 3)
         numbers = [round(min(max(factor * likely, 1.0), most)) for factor in factors]
         top = 1 + math.pi / 2 * steps / numbers[len(numbers) // 2]
-        gap = (math.sqrt(max(top, _ARCH_EXACT)) - math.sqrt(_ARCH_EXACT)) / _ARCH_SIZES
+        exact = max(_ARCH_EXACT * min(hit, 1.0), _LEAST_EXACT)  # soft hits do not mind a jump
+        gap = (math.sqrt(max(top, exact)) - math.sqrt(exact)) / _ARCH_SIZES
         gap = _ROOTS ** round(math.log(max(gap, _LEAST_GAP)) / math.log(_ROOTS))
-        return tuple(cls(blocks, gap) for blocks in numbers)
+        return tuple(cls(blocks, gap, exact) for blocks in numbers)
 
     @property
     def most_blocks(self) -> int:
@@ -133,10 +136,10 @@ class Arch(NamedTuple):
         return self._of_height(shape, high)
 
     def _of_height(self, shape: Vector, height: float) -> Vector:
-        sizes, least = 1 + height * shape, math.sqrt(_ARCH_EXACT)
-        places = np.rint((np.sqrt(np.maximum(sizes, _ARCH_EXACT)) - least) / self.gap)
+        sizes, least = 1 + height * shape, math.sqrt(self.exact)
+        places = np.rint((np.sqrt(np.maximum(sizes, self.exact)) - least) / self.gap)
         rounded = np.rint((least + self.gap * places) ** 2)
-        found = np.where(sizes < _ARCH_EXACT, np.floor(sizes), rounded)
+        found = np.where(sizes < self.exact, np.floor(sizes), rounded)
         found[0] = 1.0  # its hits have no noise but that of the last step
         return found
 
